@@ -1,1 +1,11 @@
-//! placeholder
+//! The vocabulary of Lattice, its state tables and every decision that needs no IO.
+//!
+//! Nothing in this crate reads a clock, draws a random number or touches the outside world: time and ids are
+//! arguments. `docs/state-model.md` is drawn from the tables here.
+
+pub mod actor;
+pub mod explain;
+pub mod failure;
+pub mod ids;
+pub mod secret;
+pub mod time;
