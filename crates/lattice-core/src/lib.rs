@@ -7,5 +7,8 @@ pub mod actor;
 pub mod explain;
 pub mod failure;
 pub mod ids;
+pub mod node;
 pub mod secret;
+pub mod site;
+pub mod sku;
 pub mod time;

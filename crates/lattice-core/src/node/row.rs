@@ -1,0 +1,216 @@
+//! The rows of a node: the hot one, what its host has, what its provider said.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Availability, DownCause, Hold, HoldKind, NodeClass, NodeState, Status};
+use crate::ids::{Generation, JobId, NodeId, SiteId};
+use crate::time::Timestamp;
+
+/// How a node came, and so which provider looks after it.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    utoipa::ToSchema,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum OnboardingMode {
+    /// An operator ran the bootstrap command on it.
+    Manual,
+    /// Through a MAAS region.
+    Maas,
+    /// An instance of an LXD server.
+    Lxd,
+    /// Through OpenCHAMI.
+    Openchami,
+}
+
+/// One machine under control.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// Identity; never reused.
+    pub id: NodeId,
+    /// Unique among nodes that are not deleted.
+    pub hostname: String,
+    /// Where it belongs.
+    pub site: SiteId,
+    /// Name of its SKU.
+    pub sku: String,
+    /// Class when nothing claims it.
+    pub class: NodeClass,
+    /// How it came.
+    pub mode: OnboardingMode,
+    /// Both states.
+    pub state: NodeState,
+    /// Since when its status is what it is.
+    pub status_since: Timestamp,
+    /// Since when its availability is what it is.
+    pub availability_since: Timestamp,
+    /// Why it is down; only then.
+    pub down_cause: Option<DownCause>,
+    /// When a boot counts as failed; only while booting.
+    pub deadline: Option<Timestamp>,
+    /// Boots failed in a row.
+    pub boot_failures: u32,
+    /// Whether recovery ends in drained instead of ready.
+    pub drain_intent: bool,
+    /// A minor health issue that keeps it degraded, as reported.
+    pub minor_issue: Option<String>,
+    /// Certificates with another epoch are refused: growing it revokes all earlier ones at once.
+    pub identity_epoch: u64,
+    /// Kernel boot id of the agent's last registration.
+    pub boot_id: Option<String>,
+    /// Version that the agent reported.
+    pub agent_version: Option<String>,
+    /// Conformance fingerprint that the agent reported last.
+    pub fingerprint: Option<String>,
+    /// Address at which the host answers.
+    pub address: Option<String>,
+    /// Address of its BMC.
+    pub bmc_address: Option<String>,
+    /// The provider's own name for it: MAAS system id, LXD instance.
+    pub provider_ref: Option<String>,
+    /// The job that is responsible for it now.
+    pub owning_job: Option<JobId>,
+    /// Why it must not be scheduled, besides its states.
+    pub holds: Vec<Hold>,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When its row changed last.
+    pub updated_at: Timestamp,
+    /// Version of the row.
+    pub generation: Generation,
+}
+
+impl Node {
+    /// Whether it may be given new work at `now`: active, ready, no hold in force.
+    pub fn is_schedulable(&self, now: Timestamp) -> bool {
+        self.state == NodeState::new(Status::Active, Availability::Ready)
+            && !self.holds.iter().any(|hold| hold.is_in_force(now))
+    }
+
+    /// The hold of that kind, if one stands.
+    pub fn hold(&self, kind: HoldKind) -> Option<&Hold> {
+        self.holds.iter().find(|hold| hold.kind == kind)
+    }
+
+    /// The row after this one: one generation on, changed at `now`.
+    #[must_use]
+    pub fn successor(&self, now: Timestamp) -> Self {
+        Self { generation: self.generation.next(), updated_at: now, ..self.clone() }
+    }
+}
+
+/// What an agent found on its host. Reported at registration; judged against the SKU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema, Default)]
+pub struct HostFacts {
+    /// Models of the GPUs found on the bus, one entry each.
+    pub gpus: Vec<GpuFact>,
+    /// Network interfaces.
+    pub nics: Vec<NicFact>,
+    /// Whole disks.
+    pub disks: Vec<DiskFact>,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// Logical processors.
+    pub cpus: u32,
+    /// Kernel release.
+    pub kernel: String,
+    /// Operating system's pretty name.
+    pub os: String,
+}
+
+/// One GPU on the bus.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct GpuFact {
+    /// PCI address.
+    pub address: String,
+    /// `nvidia`, `amd`, `intel` or the PCI vendor id.
+    pub vendor: String,
+    /// PCI device id or marketing name.
+    pub model: String,
+}
+
+/// One network interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct NicFact {
+    /// Name in the OS.
+    pub name: String,
+    /// Hardware address.
+    pub mac: String,
+    /// Firmware version; empty when it cannot be read.
+    pub firmware: String,
+    /// Link speed in Mbit/s; 0 when unknown.
+    pub speed_mbps: u32,
+}
+
+/// One whole disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct DiskFact {
+    /// Name in the OS.
+    pub name: String,
+    /// Model.
+    pub model: String,
+    /// Size in bytes.
+    pub size_bytes: u64,
+}
+
+/// What the provider said about a node's machine, with the time it said it. spec: S5 6.5 `node_maas_state`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ProviderState {
+    /// Whose machine.
+    pub node: NodeId,
+    /// At which site.
+    pub site: SiteId,
+    /// The provider's own name for it.
+    pub provider_ref: String,
+    /// The provider's own word for its status: `Deployed`, `Ready`, `Running` …
+    pub status: String,
+    /// Power as read.
+    pub power: PowerFact,
+    /// Addresses that the provider reports.
+    pub addresses: Vec<String>,
+    /// When the provider said it.
+    pub observed_at: Timestamp,
+}
+
+/// Power as a provider read it. Unknown is not off.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    utoipa::ToSchema,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum PowerFact {
+    /// Positively on.
+    On,
+    /// Positively off.
+    Off,
+    /// Not read, or the answer cannot be trusted.
+    Unknown,
+}
