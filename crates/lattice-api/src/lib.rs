@@ -1,1 +1,4 @@
-//! placeholder
+//! The wire contract: requests, answers, errors.
+
+pub mod agent;
+pub mod error;

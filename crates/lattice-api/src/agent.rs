@@ -1,0 +1,262 @@
+//! What an agent and the server say to each other over mTLS. design: 4 "Identity and transport", "Heartbeats"
+//!
+//! Readers ignore fields that they do not know, so that agents and servers of different versions understand each
+//! other during a rollout.
+
+use lattice_core::ids::{NodeId, SessionId};
+use lattice_core::node::HostFacts;
+use lattice_core::secret::Secret;
+use lattice_core::time::Timestamp;
+use serde::{Deserialize, Serialize, Serializer};
+
+/// Largest body that the agent listener reads, in bytes. Facts of a host with 16 GPUs, 32 interfaces and 64 disks take
+/// 12 KiB; four times that leaves room without letting a stranger fill memory.
+pub const MAX_BODY_BYTES: usize = 48 * 1024;
+
+/// Longest `?wait=` that a heartbeat may ask for, in milliseconds: well under the 30 s after which a node counts as
+/// silent. spec: S1 "Heartbeat Protocol"
+pub const MAX_WAIT_MS: u64 = 20_000;
+
+/// Default pause between two heartbeats, in milliseconds. spec: S1 "heartbeat_interval"
+pub const DEFAULT_INTERVAL_MS: u64 = 10_000;
+
+/// Default `?wait=` of a heartbeat, in milliseconds: one request per interval does both. design: 4
+pub const DEFAULT_WAIT_MS: u64 = 9_000;
+
+/// What a host's own text may be long in the wire types, in bytes: boot id, versions, fingerprint, issue.
+pub const MAX_TEXT_BYTES: usize = 256;
+
+/// Every enrolment token starts with it, so that a leaked one is recognised.
+pub const TOKEN_PREFIX: &str = "lat_enroll_";
+
+/// Where a token and a certificate request are exchanged for an identity.
+pub const ENROLL_PATH: &str = "/internal/v1/nodes/enroll";
+
+/// Path of renewal.
+pub fn renew_path(node: NodeId) -> String {
+    format!("/internal/v1/nodes/{node}/renew")
+}
+
+/// Path of registration.
+pub fn register_path(node: NodeId) -> String {
+    format!("/internal/v1/nodes/{node}/register")
+}
+
+/// Path of heartbeats that may be parked for `wait_ms`.
+pub fn heartbeat_path(node: NodeId, wait_ms: u64) -> String {
+    format!("/internal/v1/nodes/{node}/heartbeat?wait={wait_ms}ms")
+}
+
+/// What a new host gets to become a node: the content of `/etc/lattice/bootstrap.json`.
+///
+/// It holds a secret: mode 0600, never on a command line.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Bootstrap {
+    /// Base address of the agent listener: `https://lattice.dc1:7443`.
+    pub server: String,
+    /// Which node the host becomes.
+    pub node_id: NodeId,
+    /// One-time enrolment token.
+    #[serde(serialize_with = "expose")]
+    pub token: Secret<String>,
+    /// Certificates that the server's must chain to, in PEM.
+    pub ca_pem: String,
+}
+
+/// Asks for an identity with a one-time token. The private key stays on the host.
+#[derive(Clone, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct EnrollRequest {
+    /// Which node the token is for.
+    pub node_id: NodeId,
+    /// One-time enrolment token.
+    #[serde(serialize_with = "expose")]
+    #[schema(value_type = String)]
+    pub token: Secret<String>,
+    /// PKCS #10 request for a P-256 key, in PEM. Names in it are ignored.
+    pub csr_pem: String,
+    /// Kernel boot id.
+    pub boot_id: String,
+    /// Version of the agent.
+    pub agent_version: String,
+    /// What the host has.
+    pub facts: HostFacts,
+}
+
+/// An identity and what the agent needs to use it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct EnrollResponse {
+    /// The node it is now.
+    pub node_id: NodeId,
+    /// Its certificate.
+    #[serde(flatten)]
+    pub identity: IssuedIdentity,
+    /// How to send heartbeats.
+    pub heartbeat: HeartbeatConfig,
+}
+
+/// Asks for a new certificate for the node whose certificate the connection shows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RenewRequest {
+    /// PKCS #10 request for a P-256 key, in PEM. Names in it are ignored.
+    pub csr_pem: String,
+}
+
+/// The new certificate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RenewResponse {
+    /// It replaces the one before.
+    #[serde(flatten)]
+    pub identity: IssuedIdentity,
+}
+
+/// A certificate and what to trust from now on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct IssuedIdentity {
+    /// The node's certificate and what chains it to the bundle, in PEM, leaf first.
+    pub certificate_pem: String,
+    /// Certificates that servers chain to, in PEM.
+    pub ca_bundle_pem: String,
+    /// From when the certificate is valid.
+    pub not_before: Timestamp,
+    /// Until when the certificate is valid.
+    pub not_after: Timestamp,
+    /// Who may sign tasks; every other signature is refused.
+    pub task_signing_keys: Vec<TaskSigningKey>,
+}
+
+/// A key that signs tasks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct TaskSigningKey {
+    /// First 16 hex digits of the SHA-256 of the key.
+    pub key_id: String,
+    /// The ed25519 public key, 32 bytes in standard base64.
+    pub public_key: String,
+}
+
+/// How to send heartbeats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct HeartbeatConfig {
+    /// Pause between the starts of two heartbeats, in milliseconds.
+    pub interval_ms: u64,
+    /// How long a heartbeat may be parked, in milliseconds.
+    pub wait_ms: u64,
+}
+
+impl Default for HeartbeatConfig {
+    fn default() -> Self {
+        Self { interval_ms: DEFAULT_INTERVAL_MS, wait_ms: DEFAULT_WAIT_MS }
+    }
+}
+
+/// Opens a heartbeat session: sent at each start of the agent, and when the server does not know the session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RegisterRequest {
+    /// Kernel boot id: another one than before means the host was rebooted.
+    pub boot_id: String,
+    /// Version of the agent.
+    pub agent_version: String,
+    /// What the host has.
+    pub facts: HostFacts,
+    /// Conformance fingerprint.
+    pub fingerprint: String,
+    /// How the host is.
+    pub health: HealthSummary,
+    /// What still runs from before.
+    #[serde(default)]
+    pub running: Vec<RunningAllocation>,
+}
+
+/// An allocation that runs on the host. spec: S1 "Agent Restart and State Recovery"
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RunningAllocation {
+    /// Which one.
+    pub allocation: String,
+    /// Epoch of the ownership under which it was started.
+    pub ownership_epoch: u64,
+}
+
+/// The session that was opened; the first heartbeat in it has sequence 1.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RegisterResponse {
+    /// Every heartbeat carries it.
+    pub session: SessionId,
+    /// How to send heartbeats.
+    pub heartbeat: HeartbeatConfig,
+}
+
+/// Sign of life: about 200 bytes, one per interval. spec: S1 "Heartbeat Protocol"
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct HeartbeatRequest {
+    /// The session that registration granted.
+    pub session: SessionId,
+    /// Grows with each heartbeat of the session; gaps are fine, repeats and steps back are refused.
+    pub sequence: u64,
+    /// How the host is.
+    pub health: HealthSummary,
+    /// How many allocations run on the host.
+    pub allocations: u32,
+    /// Conformance fingerprint, when it was recomputed since the last heartbeat that was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+    /// Version of the agent.
+    pub agent_version: String,
+}
+
+/// How a host is, in a few numbers. spec: S1 "Node health summary"
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema, Default)]
+pub struct HealthSummary {
+    /// GPUs on the bus.
+    pub gpu_count: u32,
+    /// Highest temperature that a GPU shows, in degrees Celsius; absent when none can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_temperature_c: Option<i16>,
+    /// Uncorrectable memory errors since boot, over memory and GPUs as far as the kernel counts them.
+    pub ecc_uncorrected: u64,
+    /// A minor issue that the host found on itself: degraded until it is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub minor_issue: Option<String>,
+}
+
+/// Answer to a heartbeat.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct HeartbeatResponse {
+    /// When the next one should start, in milliseconds after the start of this one.
+    pub next_interval_ms: u64,
+    /// Address of the server that holds the site; absent when it is this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+}
+
+/// Writes a secret into the one body or file that is meant to carry it.
+fn expose<S: Serializer>(secret: &Secret<String>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(secret.expose())
+}
+
+#[cfg(test)]
+mod tests {
+    use lattice_core::ids::uuid_v7;
+
+    use super::*;
+
+    #[test]
+    fn a_heartbeat_takes_about_two_hundred_bytes() {
+        let heartbeat = HeartbeatRequest {
+            session: SessionId::new(uuid_v7(Timestamp::from_millis(1_763_712_764_123), [7; 10])),
+            sequence: 1_234_567,
+            health: HealthSummary { gpu_count: 8, max_temperature_c: Some(61), ecc_uncorrected: 0, minor_issue: None },
+            allocations: 8,
+            fingerprint: None,
+            agent_version: "0.1.0".into(),
+        };
+        let bytes = serde_json::to_vec(&heartbeat).unwrap();
+        assert!((150..=220).contains(&bytes.len()), "{} bytes", bytes.len());
+        assert_eq!(serde_json::from_slice::<HeartbeatRequest>(&bytes).unwrap(), heartbeat);
+    }
+
+    #[test]
+    fn fields_of_a_newer_version_are_ignored() {
+        let answer: HeartbeatResponse =
+            serde_json::from_str(r#"{"next_interval_ms":10000,"from_the_future":[1]}"#).unwrap();
+        assert_eq!(answer, HeartbeatResponse { next_interval_ms: 10_000, holder: None });
+    }
+}
