@@ -91,7 +91,9 @@ ids! {
 }
 
 /// Version of a row: grows by one with each change of it; the guard of compare-and-set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default, utoipa::ToSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default, utoipa::ToSchema,
+)]
 #[serde(transparent)]
 pub struct Generation(pub u64);
 
@@ -105,12 +107,16 @@ impl Generation {
 }
 
 /// Fencing number of a lease: grows with each new holder, so a former holder's commits are refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default, utoipa::ToSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default, utoipa::ToSchema,
+)]
 #[serde(transparent)]
 pub struct LeaseEpoch(pub u64);
 
 /// Place of an event in the outbox: dense, in commit order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default, utoipa::ToSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default, utoipa::ToSchema,
+)]
 #[serde(transparent)]
 pub struct EventSeq(pub u64);
 

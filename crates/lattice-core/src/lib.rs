@@ -4,9 +4,12 @@
 //! arguments. `docs/state-model.md` is drawn from the tables here.
 
 pub mod actor;
+pub mod change;
+pub mod credential;
 pub mod explain;
 pub mod failure;
 pub mod ids;
+pub mod job;
 pub mod node;
 pub mod secret;
 pub mod site;

@@ -1,0 +1,276 @@
+//! Everything that can be persisted, and what is derived from it.
+//!
+//! A [`Commit`] carries its ids and times, so applying it is deterministic. From each [`Change`] the store derives
+//! the history row, the audit row and the outbox events: nobody writes those by hand. design: 1-architecture
+
+mod derive;
+
+pub use derive::{AuditRow, Derived, EventRow, HistoryRow, audit_hash, derive};
+
+use serde::{Deserialize, Serialize};
+
+use crate::actor::Actor;
+use crate::credential::{ApiToken, EnrollmentToken, IssuedCertificate};
+use crate::ids::{ApiTokenId, CorrelationId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, SiteId, TokenId};
+use crate::job::{Job, StageEvent};
+use crate::node::{HostFacts, Node, NodeState, ProviderState};
+use crate::site::{RoceAssignment, Site};
+use crate::sku::Sku;
+use crate::time::Timestamp;
+
+/// What happened to a node, in the words of its history. One spelling for SQL, JSON and page.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    utoipa::ToSchema,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum NodeAction {
+    /// The row was created.
+    Created,
+    /// Status, availability or both moved.
+    Moved,
+    /// A hold was set.
+    HoldSet,
+    /// A hold was cleared.
+    HoldCleared,
+    /// The agent registered.
+    Registered,
+    /// Something else of the row changed: address, agent version, owner.
+    Updated,
+    /// All earlier certificates were revoked.
+    Revoked,
+}
+
+/// A changed node row: the whole row after, and what is needed to tell the story.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeChange {
+    /// The row after the change; its generation is one more than the stored one, or the first.
+    pub after: Node,
+    /// Both states before; none when it is created.
+    pub before: Option<NodeState>,
+    /// What happened.
+    pub action: NodeAction,
+    /// The state machine's event, or what was changed: `heartbeat_missed`, `maintenance`.
+    pub cause: String,
+    /// One line for people; may be empty.
+    pub detail: String,
+}
+
+/// A changed job row with what happened in its stages.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobChange {
+    /// The row after the change.
+    pub after: Job,
+    /// Status before; none when it is created.
+    pub before: Option<crate::job::JobStatus>,
+    /// What happened: `created`, `claimed`, `stage_ok`, an operator action.
+    pub cause: String,
+    /// Stage events of this change, in order. spec: S5 4.2.1
+    pub stage_events: Vec<StageEvent>,
+    /// Whether it is told to the outside (outbox, audit); a mere claim or lease renewal is not.
+    pub visible: bool,
+}
+
+/// Everything that can be persisted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Change {
+    /// A node row.
+    Node(Box<NodeChange>),
+    /// What the agent found on its host; replaces the earlier.
+    HostFacts {
+        /// Whose.
+        node: NodeId,
+        /// What.
+        facts: HostFacts,
+    },
+    /// What the provider said; replaces the earlier.
+    ProviderState(ProviderState),
+    /// A job row.
+    Job(Box<JobChange>),
+    /// A site row.
+    Site(Box<Site>),
+    /// A SKU row.
+    Sku(Sku),
+    /// A RoCE assignment; replaces the one of the same host and interface.
+    Roce {
+        /// At which site.
+        site: SiteId,
+        /// What.
+        assignment: RoceAssignment,
+    },
+    /// An enrolment token row.
+    EnrollmentToken(EnrollmentToken),
+    /// A certificate was signed.
+    Certificate(IssuedCertificate),
+    /// An API token row.
+    ApiToken(ApiToken),
+    /// Something was refused, and must be seen in the audit; no row changes.
+    Refusal {
+        /// What was asked: `enroll`, `job.retry_stage`.
+        action: String,
+        /// On what.
+        resource: Resource,
+        /// Why it was refused, without any secret.
+        detail: String,
+    },
+    /// Something happened that no row shows: an alert, a backup, a brake.
+    Note {
+        /// Event name, dotted: `node.alert.down`.
+        name: String,
+        /// About what.
+        resource: Resource,
+        /// For people.
+        detail: String,
+    },
+}
+
+/// What an audit row or an event is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "id", rename_all = "snake_case")]
+pub enum Resource {
+    /// A node.
+    Node(NodeId),
+    /// A job.
+    Job(JobId),
+    /// A site.
+    Site(SiteId),
+    /// A SKU, by name.
+    Sku(String),
+    /// An enrolment token.
+    EnrollmentToken(TokenId),
+    /// An API token.
+    ApiToken(ApiTokenId),
+    /// A certificate, by serial.
+    Certificate(String),
+    /// The control plane itself.
+    System(String),
+}
+
+impl Resource {
+    /// Kind as in JSON and SQL.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Node(_) => "node",
+            Self::Job(_) => "job",
+            Self::Site(_) => "site",
+            Self::Sku(_) => "sku",
+            Self::EnrollmentToken(_) => "enrollment_token",
+            Self::ApiToken(_) => "api_token",
+            Self::Certificate(_) => "certificate",
+            Self::System(_) => "system",
+        }
+    }
+
+    /// Id as text.
+    pub fn id(&self) -> String {
+        match self {
+            Self::Node(id) => id.to_string(),
+            Self::Job(id) => id.to_string(),
+            Self::Site(id) => id.to_string(),
+            Self::EnrollmentToken(id) => id.to_string(),
+            Self::ApiToken(id) => id.to_string(),
+            Self::Sku(text) | Self::Certificate(text) | Self::System(text) => text.clone(),
+        }
+    }
+}
+
+/// What must hold for a commit besides the generations of the rows it changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Guard {
+    /// The row of this node, which the commit does not change, has this generation.
+    NodeGeneration {
+        /// Which.
+        node: NodeId,
+        /// Expected version.
+        have: Generation,
+    },
+    /// The row of this job, which the commit does not change, has this generation.
+    JobGeneration {
+        /// Which.
+        job: JobId,
+        /// Expected version.
+        have: Generation,
+    },
+    /// The lease of this name is still held under this epoch; else the outcome is `Fenced`.
+    Lease {
+        /// Name: `site/<id>`, `driver`.
+        name: String,
+        /// Epoch under which the writer acts.
+        epoch: LeaseEpoch,
+    },
+    /// No live node has this hostname at this site.
+    HostnameFree {
+        /// The hostname.
+        hostname: String,
+    },
+    /// No unfinished job owns this node.
+    NoLiveJob {
+        /// Which.
+        node: NodeId,
+    },
+}
+
+/// Changes that stand or fall together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Commit {
+    /// Makes a repeat safe.
+    pub op: OpId,
+    /// What must hold.
+    pub guards: Vec<Guard>,
+    /// What changes; at most one change per row.
+    pub changes: Vec<Change>,
+    /// Who did it.
+    pub actor: Actor,
+    /// Why, in the actor's words; may be empty.
+    pub reason: String,
+    /// When.
+    pub at: Timestamp,
+    /// What it belongs to.
+    pub correlation: CorrelationId,
+}
+
+/// What became of a commit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Outcome {
+    /// Everything is durable; the last event's place in the outbox.
+    Applied {
+        /// Place of the last event derived from it.
+        seq: EventSeq,
+    },
+    /// Somebody else changed a row first, or a unique key is taken; nothing of the commit is durable.
+    Conflict {
+        /// Which row or key.
+        resource: String,
+        /// What stands there now: a generation, or who has the key.
+        have: String,
+    },
+    /// The lease is no longer held under that epoch; nothing of the commit is durable.
+    Fenced,
+    /// A row that must be there is not; nothing of the commit is durable.
+    Missing {
+        /// Which.
+        resource: String,
+    },
+    /// The same op id was committed before: nothing was done again, this was its outcome.
+    Duplicate {
+        /// Place of the last event derived from the first one.
+        seq: EventSeq,
+    },
+}

@@ -1,0 +1,285 @@
+//! History, audit and events derived from a change: pure, shared by both store backends.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::{Change, Commit, JobChange, NodeAction, NodeChange, Resource};
+use crate::ids::NodeId;
+use crate::job::JobStatus;
+use crate::node::NodeState;
+use crate::time::Timestamp;
+
+/// One row of a node's history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryRow {
+    /// Whose.
+    pub node: NodeId,
+    /// When.
+    pub at: Timestamp,
+    /// What happened.
+    pub action: NodeAction,
+    /// By which event.
+    pub cause: String,
+    /// States before; none at creation.
+    pub before: Option<NodeState>,
+    /// States after.
+    pub after: NodeState,
+    /// Who.
+    pub actor: String,
+    /// For people.
+    pub detail: String,
+}
+
+/// One audit row, before it is chained.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditRow {
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub actor: String,
+    /// In which role.
+    pub role: String,
+    /// What: `node.moved`, `job.retry_stage`, `site.created`.
+    pub action: String,
+    /// On what kind of thing.
+    pub resource_kind: String,
+    /// On which.
+    pub resource_id: String,
+    /// Why, in the actor's words.
+    pub reason: String,
+    /// Short picture before; null at creation.
+    pub before: Value,
+    /// Short picture after.
+    pub after: Value,
+    /// `applied` or `refused`.
+    pub result: String,
+    /// What it belongs to.
+    pub correlation: String,
+}
+
+/// One event of the outbox, before it has its sequence number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventRow {
+    /// When.
+    pub at: Timestamp,
+    /// Dotted name: `node.moved`, `node.onboarding.completed`.
+    pub name: String,
+    /// About what kind of thing.
+    pub resource_kind: String,
+    /// About which.
+    pub resource_id: String,
+    /// The node it concerns, if one: the node's own stream filters by it.
+    pub node: Option<NodeId>,
+    /// What it belongs to.
+    pub correlation: String,
+    /// Ids and enums; never a secret.
+    pub payload: Value,
+}
+
+/// All that follows from one change.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Derived {
+    /// A node's history.
+    pub history: Option<HistoryRow>,
+    /// The audit.
+    pub audit: Option<AuditRow>,
+    /// The outbox.
+    pub events: Vec<EventRow>,
+}
+
+/// Derives what follows from `change` as a part of `commit`.
+pub fn derive(commit: &Commit, change: &Change) -> Derived {
+    match change {
+        Change::Node(change) => node(commit, change),
+        Change::Job(change) => job(commit, change),
+        Change::HostFacts { .. } | Change::ProviderState(_) => Derived::default(),
+        Change::Site(site) => {
+            let after = json!({"name": site.name, "status": site.status, "kind": site.provider.kind()});
+            row(commit, Resource::Site(site.id), created_or_updated("site", site.generation.0), Value::Null, after)
+        }
+        Change::Sku(sku) => {
+            let after = json!({"name": sku.name, "gpus": sku.gpus});
+            let action = created_or_updated("sku", sku.generation.0);
+            row(commit, Resource::Sku(sku.name.clone()), action, Value::Null, after)
+        }
+        Change::Roce { site, assignment } => {
+            let after = json!({"hostname": assignment.hostname, "interface": assignment.interface,
+                "ipv4_cidr": assignment.ipv4_cidr});
+            row(commit, Resource::Site(*site), "site.roce_assigned".to_owned(), Value::Null, after)
+        }
+        Change::EnrollmentToken(token) => {
+            let action = if token.revoked_at.is_some() {
+                "enrollment_token.revoked"
+            } else if token.used_at.is_some() {
+                "enrollment_token.used"
+            } else if token.refreshes > 0 {
+                "enrollment_token.refreshed"
+            } else {
+                "enrollment_token.issued"
+            };
+            let after = json!({"node": token.node, "expires_at": token.expires_at});
+            let mut derived = row(commit, Resource::EnrollmentToken(token.id), action.to_owned(), Value::Null, after);
+            for event in &mut derived.events {
+                event.node = Some(token.node);
+            }
+            derived
+        }
+        Change::Certificate(certificate) => {
+            let after = json!({"node": certificate.node, "not_after": certificate.not_after,
+                "identity_epoch": certificate.identity_epoch});
+            let resource = Resource::Certificate(certificate.serial.clone());
+            let mut derived = row(commit, resource, "certificate.issued".to_owned(), Value::Null, after);
+            derived.events.clear();
+            derived
+        }
+        Change::ApiToken(token) => {
+            let action = if token.revoked_at.is_some() { "api_token.revoked" } else { "api_token.issued" };
+            let after = json!({"name": token.name, "role": token.role});
+            row(commit, Resource::ApiToken(token.id), action.to_owned(), Value::Null, after)
+        }
+        Change::Refusal { action, resource, detail } => {
+            let after = json!({"detail": detail});
+            let mut derived = row(commit, resource.clone(), action.clone(), Value::Null, after);
+            if let Some(audit) = &mut derived.audit {
+                audit.result = "refused".to_owned();
+            }
+            derived.events.clear();
+            derived
+        }
+        Change::Note { name, resource, detail } => {
+            row(commit, resource.clone(), name.clone(), Value::Null, json!({"detail": detail}))
+        }
+    }
+}
+
+fn created_or_updated(kind: &str, generation: u64) -> String {
+    if generation == 1 { format!("{kind}.created") } else { format!("{kind}.updated") }
+}
+
+fn audit(commit: &Commit, resource: &Resource, action: String, before: Value, after: Value) -> AuditRow {
+    AuditRow {
+        at: commit.at,
+        actor: commit.actor.name.clone(),
+        role: commit.actor.role.to_string(),
+        action,
+        resource_kind: resource.kind().to_owned(),
+        resource_id: resource.id(),
+        reason: commit.reason.clone(),
+        before,
+        after,
+        result: "applied".to_owned(),
+        correlation: commit.correlation.to_string(),
+    }
+}
+
+fn event(commit: &Commit, resource: &Resource, name: String, node: Option<NodeId>, payload: Value) -> EventRow {
+    EventRow {
+        at: commit.at,
+        name,
+        resource_kind: resource.kind().to_owned(),
+        resource_id: resource.id(),
+        node,
+        correlation: commit.correlation.to_string(),
+        payload,
+    }
+}
+
+fn row(commit: &Commit, resource: Resource, action: String, before: Value, after: Value) -> Derived {
+    let node = match &resource {
+        Resource::Node(id) => Some(*id),
+        Resource::Job(_)
+        | Resource::Site(_)
+        | Resource::Sku(_)
+        | Resource::EnrollmentToken(_)
+        | Resource::ApiToken(_)
+        | Resource::Certificate(_)
+        | Resource::System(_) => None,
+    };
+    let events = vec![event(commit, &resource, action.clone(), node, after.clone())];
+    Derived { history: None, audit: Some(audit(commit, &resource, action, before, after)), events }
+}
+
+fn node(commit: &Commit, change: &NodeChange) -> Derived {
+    let after = &change.after;
+    let resource = Resource::Node(after.id);
+    let before = change.before.map_or(Value::Null, |state| json!(state));
+    let picture = json!({
+        "hostname": after.hostname, "site": after.site,
+        "status": after.state.status, "availability": after.state.availability,
+        "cause": change.cause, "detail": change.detail,
+        "holds": after.holds.iter().map(|hold| hold.kind).collect::<Vec<_>>(),
+    });
+    let action = format!("node.{}", change.action);
+    Derived {
+        history: Some(HistoryRow {
+            node: after.id,
+            at: commit.at,
+            action: change.action,
+            cause: change.cause.clone(),
+            before: change.before,
+            after: after.state,
+            actor: commit.actor.name.clone(),
+            detail: change.detail.clone(),
+        }),
+        events: vec![event(commit, &resource, action.clone(), Some(after.id), picture.clone())],
+        audit: Some(audit(commit, &resource, action, before, picture)),
+    }
+}
+
+fn job(commit: &Commit, change: &JobChange) -> Derived {
+    if !change.visible {
+        return Derived::default();
+    }
+    let after = &change.after;
+    let resource = Resource::Job(after.id);
+    let before = change.before.map_or(Value::Null, |status| json!({"status": status}));
+    let picture = json!({
+        "kind": after.kind, "node": after.node, "hostname": after.hostname,
+        "status": after.state.status, "stage": after.state.stage, "attempt": after.state.attempt,
+        "round": after.state.round, "cause": change.cause,
+        "failure_class": after.state.failure.as_ref().map(|failure| failure.class),
+        "error_code": after.state.failure.as_ref().map(|failure| &failure.error_code),
+    });
+    let mut events = vec![event(commit, &resource, "job.changed".to_owned(), Some(after.node), picture.clone())];
+    if let Some(name) = milestone(change) {
+        events.push(event(commit, &resource, name, Some(after.node), picture.clone()));
+    }
+    let action = format!("job.{}", change.cause);
+    Derived { history: None, audit: Some(audit(commit, &resource, action, before, picture)), events }
+}
+
+/// The domain event of a job's milestone, by what it is for. spec: S5 8.0
+fn milestone(change: &JobChange) -> Option<String> {
+    let status = change.after.state.status;
+    if change.before == Some(status) {
+        return None;
+    }
+    let what = match status {
+        JobStatus::Running if change.before == Some(JobStatus::Pending) => "started",
+        JobStatus::Completed | JobStatus::Reconciled => "completed",
+        JobStatus::FailedRetryable => "failed",
+        JobStatus::FailedManualIntervention => "manual_intervention_required",
+        JobStatus::Cancelled => "cancelled",
+        JobStatus::Pending | JobStatus::Running | JobStatus::Compensating => return None,
+    };
+    let noun = match change.after.kind {
+        super::super::job::JobKind::Onboarding => "onboarding",
+        super::super::job::JobKind::Drain => "drain",
+        super::super::job::JobKind::Retire => "retirement",
+        super::super::job::JobKind::Remove => "removal",
+    };
+    Some(format!("node.{noun}.{what}"))
+}
+
+/// Links an audit row to the one before it: SHA-256 over the previous hash and the row's canonical JSON, in hex.
+///
+/// The first row of a chain has 64 zeros before it. `lattice audit verify` recomputes this from an export.
+pub fn audit_hash(previous: &str, row: &AuditRow) -> String {
+    let mut hasher = Sha256::new();
+    hasher.update(previous.as_bytes());
+    hasher.update(b"\n");
+    // serde_json keeps the order of the struct's fields and sorts the keys of its maps: the text is canonical.
+    hasher.update(serde_json::to_vec(row).expect("an audit row has only text keys").as_slice());
+    hex::encode(hasher.finalize())
+}
