@@ -8,6 +8,7 @@ pub mod change;
 pub mod credential;
 pub mod explain;
 pub mod failure;
+pub mod heartbeat;
 pub mod ids;
 pub mod job;
 pub mod node;

@@ -1,0 +1,7 @@
+//! Heartbeats: who was heard when, and what silence means.
+
+pub mod registry;
+
+mod index;
+
+pub use registry::{Beat, Handle, Heard, Refused, Registry, Silence, Vitals};

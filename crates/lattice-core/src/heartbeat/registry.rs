@@ -1,0 +1,525 @@
+//! Who was heard when: one slot per node in dense arrays, at most 100 bytes each, no lock shared by two nodes.
+//!
+//! Heartbeats change only this; transitions alone reach the store. design: 4 "Heartbeats"
+
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use super::index::Index;
+use crate::ids::{NodeId, SessionId};
+use crate::time::Timestamp;
+
+/// Slots are allocated this many at a time, so that a slot never moves while connections hold handles to it.
+const CHUNK: usize = 1024;
+/// In `heard`: nothing sits in the slot. Such a slot is never silent.
+const VACANT: i64 = i64::MAX;
+/// In `silence_ms`: silence is not judged.
+const UNWATCHED: u32 = u32::MAX;
+const NO_SESSION: u64 = 0;
+
+/// The nodes that heartbeats may come from.
+#[derive(Default)]
+pub struct Registry {
+    directory: RwLock<Directory>,
+}
+
+#[derive(Default)]
+struct Directory {
+    chunks: Vec<Arc<Chunk>>,
+    nodes: Vec<NodeId>,
+    index: Index,
+    vacant: Vec<u32>,
+}
+
+/// The scan touches the first two arrays alone: 12 bytes per node, in order.
+struct Chunk {
+    heard: [AtomicI64; CHUNK],
+    silence_ms: [AtomicU32; CHUNK],
+    slots: [Mutex<Slot>; CHUNK],
+}
+
+#[derive(Default)]
+struct Slot {
+    /// Lower half of the session's UUID: 62 random bits.
+    session: u64,
+    sequence: u64,
+    epoch: u64,
+    vitals: Vitals,
+    /// Counts who sat in this slot: a handle of an earlier one is refused.
+    tenancy: u32,
+    report_return: bool,
+}
+
+/// A node's slot, held by its connection: heartbeats through it look nothing up.
+#[derive(Clone)]
+pub struct Handle {
+    chunk: Arc<Chunk>,
+    at: u16,
+    tenancy: u32,
+}
+
+/// One heartbeat, as far as the registry judges it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Beat {
+    /// The session that registration granted.
+    pub session: SessionId,
+    /// Must grow within the session.
+    pub sequence: u64,
+    /// How the host is.
+    pub vitals: Vitals,
+}
+
+/// How a host is; numbers too large are cut to the largest that fits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Vitals {
+    /// Uncorrectable memory errors since boot.
+    pub ecc_uncorrected: u32,
+    /// Allocations that run.
+    pub allocations: u32,
+    /// [`Vitals::issue_mark`] of the minor issue; 0: none.
+    pub issue: u32,
+    /// GPUs on the bus.
+    pub gpu_count: u16,
+    /// Highest GPU temperature in degrees Celsius; `i16::MIN`: unknown.
+    pub max_temperature_c: i16,
+}
+
+/// What an accepted heartbeat means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heard {
+    /// When the node was heard before.
+    pub before: Timestamp,
+    /// GPU count, ECC errors or the minor issue differ from the last heartbeat of the session.
+    pub health_changed: bool,
+    /// Somebody asked, with [`Registry::watch`], to be told that this node is heard again.
+    pub returned: bool,
+}
+
+/// Why a heartbeat or an identity is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The node is not under control, or not any more.
+    #[error("the node is not known here")]
+    NodeUnknown,
+    /// The certificate carries another epoch than the node has.
+    #[error("the certificate has identity epoch {certificate}, the node is at {current}")]
+    Revoked {
+        /// Epoch in the certificate.
+        certificate: u64,
+        /// Epoch of the node.
+        current: u64,
+    },
+    /// No such session: the server was restarted, the node was Down, or another agent registered.
+    #[error("the session is not known")]
+    SessionUnknown,
+    /// The sequence did not grow.
+    #[error("sequence {given} came, but {last} was accepted before")]
+    Replayed {
+        /// As sent.
+        given: u64,
+        /// The highest accepted in this session.
+        last: u64,
+    },
+}
+
+/// A node that was not heard for as long as it may be silent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Silence {
+    /// Who.
+    pub node: NodeId,
+    /// When it was heard last, or when watching it began.
+    pub last_heard: Timestamp,
+}
+
+/// What the detector wants to know about one node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watch {
+    /// Longest silence before the scan reports the node; `None`: silence is not judged.
+    pub silence: Option<Duration>,
+    /// Whether each heartbeat says that the node is heard again.
+    pub report_return: bool,
+}
+
+impl Vitals {
+    /// Stands for a minor issue's text: never 0, so that an issue differs from none.
+    pub fn issue_mark(text: &str) -> u32 {
+        let fnv = text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        fnv.max(1)
+    }
+
+    fn differs_in_health(&self, other: &Self) -> bool {
+        (self.gpu_count, self.ecc_uncorrected, self.issue) != (other.gpu_count, other.ecc_uncorrected, other.issue)
+    }
+}
+
+impl Registry {
+    /// A registry that knows nobody.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lets heartbeats of `node` in, under certificates of `epoch`.
+    ///
+    /// A new node's silence counts from `now`; a known one keeps its session and gets the epoch.
+    pub fn admit(&self, node: NodeId, epoch: u64, now: Timestamp) -> Handle {
+        let mut directory = self.write();
+        if let Some(slot) = directory.index.find(node, &directory.nodes) {
+            let handle = directory.handle(slot);
+            handle.slot().epoch = epoch;
+            return handle;
+        }
+        let slot = directory.occupy(node);
+        let handle = directory.handle(slot);
+        handle.slot().epoch = epoch;
+        handle.heard().store(now.as_millis(), Ordering::Relaxed);
+        handle
+    }
+
+    /// Revokes every certificate of `node` with another epoch, on live connections too, and ends its session.
+    ///
+    /// False when the node is not known.
+    pub fn set_epoch(&self, node: NodeId, epoch: u64) -> bool {
+        self.with_slot(node, |slot| {
+            slot.epoch = epoch;
+            slot.session = NO_SESSION;
+        })
+    }
+
+    /// Ends the session of `node`: its next heartbeat is told to register again. False when the node is not known.
+    pub fn end_session(&self, node: NodeId) -> bool {
+        self.with_slot(node, |slot| slot.session = NO_SESSION)
+    }
+
+    /// Forgets `node`: handles to it are refused from now on. False when it was not known.
+    pub fn remove(&self, node: NodeId) -> bool {
+        let directory = &mut *self.write();
+        let Some(slot) = directory.index.remove(node, &directory.nodes) else { return false };
+        let handle = directory.handle(slot);
+        {
+            let mut left = handle.slot();
+            *left = Slot { tenancy: left.tenancy.wrapping_add(1), ..Slot::default() };
+        }
+        handle.heard().store(VACANT, Ordering::Relaxed);
+        handle.silence_ms().store(UNWATCHED, Ordering::Relaxed);
+        directory.vacant.push(slot);
+        true
+    }
+
+    /// The slot of `node`, for its connection to hold.
+    pub fn handle(&self, node: NodeId) -> Option<Handle> {
+        let directory = self.read();
+        directory.index.find(node, &directory.nodes).map(|slot| directory.handle(slot))
+    }
+
+    /// Says what to report about `node`, and answers when it was heard last; `None` when it is not known.
+    pub fn watch(&self, node: NodeId, watch: Watch) -> Option<Timestamp> {
+        let handle = self.handle(node)?;
+        let silence_ms = match watch.silence {
+            Some(silence) => u32::try_from(silence.as_millis()).unwrap_or(UNWATCHED).min(UNWATCHED - 1),
+            None => UNWATCHED,
+        };
+        handle.slot().report_return = watch.report_return;
+        handle.silence_ms().store(silence_ms, Ordering::Relaxed);
+        Some(handle.last_heard())
+    }
+
+    /// Lets every silence count from `now` at the earliest: after a start or a takeover no verdict falls before one
+    /// full window.
+    pub fn restart_silence(&self, now: Timestamp) {
+        for chunk in &self.read().chunks {
+            for heard in &chunk.heard {
+                let last = heard.load(Ordering::Relaxed);
+                if last < now.as_millis() {
+                    // Loses against a heartbeat that arrives just now, which is as new.
+                    let _ = heard.compare_exchange(last, now.as_millis(), Ordering::Relaxed, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Adds to `silent` every watched node whose silence at `now` has reached what is tolerated.
+    ///
+    /// Reports a node again in each scan until it is heard or watched otherwise.
+    pub fn silent(&self, now: Timestamp, silent: &mut Vec<Silence>) {
+        let now = now.as_millis();
+        let directory = self.read();
+        for (number, chunk) in directory.chunks.iter().enumerate() {
+            for (at, (heard, tolerated)) in chunk.heard.iter().zip(&chunk.silence_ms).enumerate() {
+                let (heard, tolerated) = (heard.load(Ordering::Relaxed), tolerated.load(Ordering::Relaxed));
+                if now.saturating_sub(heard) >= i64::from(tolerated) && tolerated != UNWATCHED {
+                    let node = directory.nodes[number * CHUNK + at];
+                    silent.push(Silence { node, last_heard: Timestamp::from_millis(heard) });
+                }
+            }
+        }
+    }
+
+    /// When `node` was heard last; `None` when it is not known.
+    pub fn last_heard(&self, node: NodeId) -> Option<Timestamp> {
+        self.handle(node).map(|handle| handle.last_heard())
+    }
+
+    /// What `node` said last about itself; `None` when it is not known.
+    pub fn vitals(&self, node: NodeId) -> Option<Vitals> {
+        self.handle(node).map(|handle| handle.slot().vitals)
+    }
+
+    /// How many nodes it knows.
+    pub fn len(&self) -> usize {
+        let directory = self.read();
+        directory.nodes.len() - directory.vacant.len()
+    }
+
+    /// Whether it knows nobody.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that it takes, handles aside.
+    pub fn bytes(&self) -> usize {
+        let directory = self.read();
+        directory.chunks.len() * size_of::<Chunk>()
+            + directory.nodes.capacity() * size_of::<NodeId>()
+            + directory.index.bytes()
+            + directory.vacant.capacity() * size_of::<u32>()
+    }
+
+    fn with_slot(&self, node: NodeId, change: impl FnOnce(&mut Slot)) -> bool {
+        let Some(handle) = self.handle(node) else { return false };
+        change(&mut handle.slot());
+        true
+    }
+
+    // A panic elsewhere leaves each slot whole: nothing under these locks can stop half way.
+    fn read(&self) -> RwLockReadGuard<'_, Directory> {
+        self.directory.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Directory> {
+        self.directory.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Directory {
+    fn occupy(&mut self, node: NodeId) -> u32 {
+        let slot = match self.vacant.pop() {
+            Some(slot) => {
+                self.nodes[slot as usize] = node;
+                slot
+            }
+            None => {
+                if self.nodes.len() == self.chunks.len() * CHUNK {
+                    self.chunks.push(Arc::new(Chunk::vacant()));
+                    self.nodes.reserve_exact(CHUNK);
+                }
+                self.nodes.push(node);
+                (self.nodes.len() - 1) as u32
+            }
+        };
+        self.index.insert(slot, &self.nodes);
+        slot
+    }
+
+    fn handle(&self, slot: u32) -> Handle {
+        let (chunk, at) = (slot as usize / CHUNK, slot as usize % CHUNK);
+        let chunk = Arc::clone(&self.chunks[chunk]);
+        let tenancy = lock(&chunk.slots[at]).tenancy;
+        Handle { chunk, at: at as u16, tenancy }
+    }
+}
+
+impl Chunk {
+    fn vacant() -> Self {
+        Self {
+            heard: std::array::from_fn(|_| AtomicI64::new(VACANT)),
+            silence_ms: std::array::from_fn(|_| AtomicU32::new(UNWATCHED)),
+            slots: std::array::from_fn(|_| Mutex::default()),
+        }
+    }
+}
+
+impl Handle {
+    /// Whether a certificate of `epoch` still stands for the node.
+    ///
+    /// # Errors
+    /// [`Refused::Revoked`] when the node has another epoch, [`Refused::NodeUnknown`] when it was removed.
+    pub fn authorise(&self, epoch: u64) -> Result<(), Refused> {
+        let slot = self.tenant()?;
+        if slot.epoch == epoch { Ok(()) } else { Err(Refused::Revoked { certificate: epoch, current: slot.epoch }) }
+    }
+
+    /// Opens a session: the one before ends. Counts as a sign of life.
+    ///
+    /// # Errors
+    /// [`Refused::NodeUnknown`] when the node was removed.
+    pub fn open_session(&self, session: SessionId, vitals: Vitals, now: Timestamp) -> Result<(), Refused> {
+        let mut slot = self.tenant()?;
+        (slot.session, slot.sequence, slot.vitals) = (session_key(session), 0, vitals);
+        self.heard().store(now.as_millis(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Takes a heartbeat that arrived at `now`.
+    ///
+    /// # Errors
+    /// [`Refused::SessionUnknown`], [`Refused::Replayed`], [`Refused::NodeUnknown`]; nothing changes then.
+    pub fn beat(&self, beat: &Beat, now: Timestamp) -> Result<Heard, Refused> {
+        let mut slot = self.tenant()?;
+        if slot.session == NO_SESSION || slot.session != session_key(beat.session) {
+            return Err(Refused::SessionUnknown);
+        }
+        if beat.sequence <= slot.sequence {
+            return Err(Refused::Replayed { given: beat.sequence, last: slot.sequence });
+        }
+        let health_changed = slot.vitals.differs_in_health(&beat.vitals);
+        (slot.sequence, slot.vitals) = (beat.sequence, beat.vitals);
+        let before = self.heard().swap(now.as_millis(), Ordering::Relaxed);
+        Ok(Heard { before: Timestamp::from_millis(before), health_changed, returned: slot.report_return })
+    }
+
+    /// When the node was heard last, or when watching it began.
+    pub fn last_heard(&self) -> Timestamp {
+        Timestamp::from_millis(self.heard().load(Ordering::Relaxed))
+    }
+
+    fn tenant(&self) -> Result<MutexGuard<'_, Slot>, Refused> {
+        let slot = self.slot();
+        if slot.tenancy == self.tenancy { Ok(slot) } else { Err(Refused::NodeUnknown) }
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        lock(&self.chunk.slots[usize::from(self.at)])
+    }
+
+    fn heard(&self) -> &AtomicI64 {
+        &self.chunk.heard[usize::from(self.at)]
+    }
+
+    fn silence_ms(&self) -> &AtomicU32 {
+        &self.chunk.silence_ms[usize::from(self.at)]
+    }
+}
+
+fn lock(slot: &Mutex<Slot>) -> MutexGuard<'_, Slot> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn session_key(session: SessionId) -> u64 {
+    session.uuid().as_u64_pair().1.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::uuid_v7;
+
+    const T0: Timestamp = Timestamp::from_millis(1_000_000);
+    const STANDARD: Watch = Watch { silence: Some(Duration::from_secs(30)), report_return: false };
+
+    fn node(number: u32) -> NodeId {
+        let mut random = [0; 10];
+        random[6..].copy_from_slice(&number.to_be_bytes());
+        NodeId::new(uuid_v7(T0, random))
+    }
+
+    fn session(number: u8) -> SessionId {
+        SessionId::new(uuid_v7(T0, [number; 10]))
+    }
+
+    fn beat(session: SessionId, sequence: u64) -> Beat {
+        Beat { session, sequence, vitals: Vitals { gpu_count: 8, ..Vitals::default() } }
+    }
+
+    fn after(secs: u64) -> Timestamp {
+        T0 + Duration::from_secs(secs)
+    }
+
+    fn silent_at(registry: &Registry, now: Timestamp) -> Vec<NodeId> {
+        let mut silent = Vec::new();
+        registry.silent(now, &mut silent);
+        silent.iter().map(|silence| silence.node).collect()
+    }
+
+    #[test]
+    fn replays_steps_back_and_unknown_sessions_are_refused() {
+        let registry = Registry::new();
+        let handle = registry.admit(node(1), 1, T0);
+        assert_eq!(handle.beat(&beat(session(1), 1), T0), Err(Refused::SessionUnknown));
+        handle.open_session(session(1), Vitals::default(), T0).unwrap();
+        assert!(handle.beat(&beat(session(1), 5), after(1)).unwrap().health_changed);
+        for given in [5, 4, 0] {
+            assert_eq!(handle.beat(&beat(session(1), given), after(2)), Err(Refused::Replayed { given, last: 5 }));
+        }
+        assert_eq!(handle.last_heard(), after(1), "a refused heartbeat is no sign of life");
+        assert!(!handle.beat(&beat(session(1), 9), after(3)).unwrap().health_changed);
+        handle.open_session(session(2), Vitals::default(), after(4)).unwrap();
+        assert_eq!(handle.beat(&beat(session(1), 10), after(5)), Err(Refused::SessionUnknown));
+        assert!(handle.beat(&beat(session(2), 1), after(5)).is_ok());
+        assert!(registry.end_session(node(1)));
+        assert_eq!(handle.beat(&beat(session(2), 2), after(6)), Err(Refused::SessionUnknown));
+    }
+
+    #[test]
+    fn a_new_epoch_revokes_through_handles_that_are_held() {
+        let registry = Registry::new();
+        let handle = registry.admit(node(1), 1, T0);
+        assert_eq!(handle.authorise(1), Ok(()));
+        assert!(registry.set_epoch(node(1), 2));
+        assert_eq!(handle.authorise(1), Err(Refused::Revoked { certificate: 1, current: 2 }));
+        assert_eq!(handle.authorise(2), Ok(()));
+    }
+
+    #[test]
+    fn a_removed_node_is_refused_and_its_slot_serves_another() {
+        let registry = Registry::new();
+        let removed = registry.admit(node(1), 1, T0);
+        assert!(registry.remove(node(1)) && !registry.remove(node(1)));
+        let other = registry.admit(node(2), 1, T0);
+        assert_eq!(removed.authorise(1), Err(Refused::NodeUnknown));
+        assert_eq!(other.authorise(1), Ok(()));
+        assert_eq!((registry.len(), registry.handle(node(1)).is_none()), (1, true));
+    }
+
+    #[test]
+    fn silence_is_reported_at_its_limit_and_not_before() {
+        let registry = Registry::new();
+        for number in 0..3 {
+            let handle = registry.admit(node(number), 1, T0);
+            handle.open_session(session(1), Vitals::default(), T0).unwrap();
+        }
+        registry.watch(node(0), STANDARD);
+        registry.watch(node(1), Watch { silence: Some(Duration::from_secs(120)), report_return: false });
+        assert_eq!(silent_at(&registry, T0 + Duration::from_millis(29_999)), []);
+        assert_eq!(silent_at(&registry, after(30)), [node(0)]);
+        assert_eq!(silent_at(&registry, after(120)), [node(0), node(1)], "node 2 is not watched");
+        registry.handle(node(0)).unwrap().beat(&beat(session(1), 1), after(120)).unwrap();
+        assert_eq!(silent_at(&registry, after(121)), [node(1)]);
+        registry.restart_silence(after(121));
+        assert_eq!(silent_at(&registry, after(150)), [], "no verdict before one full window after a restart");
+        assert_eq!(silent_at(&registry, after(151)), [node(0)]);
+    }
+
+    #[test]
+    fn a_return_is_reported_until_the_watch_changes() {
+        let registry = Registry::new();
+        let handle = registry.admit(node(1), 1, T0);
+        handle.open_session(session(1), Vitals::default(), T0).unwrap();
+        assert_eq!(registry.watch(node(1), Watch { report_return: true, ..STANDARD }), Some(T0));
+        assert!(handle.beat(&beat(session(1), 1), after(1)).unwrap().returned);
+        assert!(handle.beat(&beat(session(1), 2), after(2)).unwrap().returned);
+        registry.watch(node(1), STANDARD);
+        assert!(!handle.beat(&beat(session(1), 3), after(3)).unwrap().returned);
+    }
+
+    #[test]
+    fn a_hundred_thousand_nodes_take_at_most_a_hundred_bytes_each() {
+        let registry = Registry::new();
+        for number in 0..100_000 {
+            registry.admit(node(number), 1, T0);
+        }
+        let each = registry.bytes() as f64 / 100_000.0;
+        assert!(each <= 100.0, "{each} bytes");
+        assert!(registry.handle(node(99_999)).is_some() && registry.handle(node(100_000)).is_none());
+    }
+}
