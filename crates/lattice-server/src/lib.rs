@@ -1,1 +1,3 @@
-//! placeholder
+//! Process, configuration, authentication, HTTP, SSE, web page.
+
+pub mod pki;
