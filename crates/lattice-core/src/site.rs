@@ -1,5 +1,9 @@
 //! Sites: one provider endpoint with its network and policy; secrets only by path. spec: S5 3
 
+pub mod discovery;
+pub mod disks;
+pub mod power_credentials;
+
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Generation, SiteId};
