@@ -1,0 +1,3 @@
+//! Providers of machines, one module each.
+
+pub mod maas;
