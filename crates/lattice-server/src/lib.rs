@@ -1,3 +1,4 @@
 //! Process, configuration, authentication, HTTP, SSE, web page.
 
+pub mod agent_api;
 pub mod pki;

@@ -1,0 +1,18 @@
+//! What agents talk to: enrolment, renewal, registration and heartbeats over mTLS. design: 4 "Identity and transport"
+//!
+//! Bare hyper on a thread of its own. [`AgentService`] answers, [`AgentEvents`] decides and commits, the registry of
+//! `lattice-core` judges each identity and heartbeat.
+
+mod events;
+mod listener;
+mod refusal;
+mod request;
+mod service;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+pub use events::{AgentEvents, Enrolment, Granted, IdentityRefusal, Registration, Report};
+pub use listener::{AgentListener, Limits, StartError};
+pub use service::{AgentPolicy, AgentService, Parts};
+pub use tls::{TlsError, server_tls};

@@ -1,0 +1,129 @@
+//! What the listener asks of the rest of the server.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lattice_api::agent::{HealthSummary, RegisterRequest};
+use lattice_api::error::Problem;
+use lattice_core::explain::Code;
+use lattice_core::ids::{NodeId, SessionId};
+use lattice_core::node::HostFacts;
+use lattice_core::secret::Secret;
+use lattice_core::time::Timestamp;
+
+/// Decides and commits what agents bring about. Nothing is answered to an agent before the commit.
+///
+/// The listener's thread runs these calls: they must wait, never block.
+#[async_trait]
+pub trait AgentEvents: Send + Sync {
+    /// Uses up the token and says under which epoch the node is certified.
+    ///
+    /// An answer can be lost after the commit. So a second call with the same token **and** the same key within the
+    /// token's life is answered like the first; any other second use is refused and audited.
+    ///
+    /// # Errors
+    /// The refusal that the agent gets: token unknown, used, expired or another node's, or a status that does not allow it.
+    async fn enroll(&self, enrolment: Enrolment) -> Result<Granted, Problem>;
+
+    /// Whether the node may have a new certificate. Its present one was checked.
+    ///
+    /// # Errors
+    /// The refusal that the agent gets.
+    async fn renew(&self, node: NodeId, at: Timestamp) -> Result<Granted, Problem>;
+
+    /// An agent started or came back: its facts, what it runs, its boot.
+    ///
+    /// The session opens when this returns.
+    ///
+    /// # Errors
+    /// The refusal that the agent gets; no session opens.
+    async fn register(&self, registration: Registration) -> Result<(), Problem>;
+
+    /// A heartbeat that says something new. The others do not come here.
+    ///
+    /// # Errors
+    /// The refusal that the agent gets; it sends the same again with the next heartbeat.
+    async fn report(&self, report: Report) -> Result<(), Problem>;
+
+    /// An identity was refused: for the audit. A revoked agent asks again and again: bound what is written.
+    async fn refused(&self, refusal: IdentityRefusal);
+}
+
+/// A host that wants to become a node.
+pub struct Enrolment {
+    /// Which node, as the host says.
+    pub node: NodeId,
+    /// The token as sent.
+    pub token: Secret<String>,
+    /// SHA-256 of the public key to be certified, in hex.
+    pub key_hash: String,
+    /// Kernel boot id.
+    pub boot_id: String,
+    /// Version of the agent.
+    pub agent_version: String,
+    /// What the host has.
+    pub facts: HostFacts,
+    /// From where.
+    pub peer: SocketAddr,
+    /// When it arrived.
+    pub at: Timestamp,
+}
+
+/// What to write into a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Granted {
+    /// Identity epoch of the node.
+    pub epoch: u64,
+    /// How long the certificate is valid.
+    pub certificate_life: Duration,
+}
+
+/// An agent that opens a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registration {
+    /// Whose agent.
+    pub node: NodeId,
+    /// The session that will be open.
+    pub session: SessionId,
+    /// What the agent says.
+    pub request: RegisterRequest,
+    /// From where.
+    pub peer: SocketAddr,
+    /// When it arrived.
+    pub at: Timestamp,
+}
+
+/// A heartbeat that says something new.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// Whose.
+    pub node: NodeId,
+    /// How the host is.
+    pub health: HealthSummary,
+    /// Whether GPU count, ECC errors or the minor issue changed.
+    pub health_changed: bool,
+    /// Conformance fingerprint, if it was recomputed.
+    pub fingerprint: Option<String>,
+    /// Whether somebody waits for the node to be heard again.
+    pub returned: bool,
+    /// When the node was heard before.
+    pub heard_before: Timestamp,
+    /// When it arrived.
+    pub at: Timestamp,
+}
+
+/// An identity that was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdentityRefusal {
+    /// Node in the certificate.
+    pub certificate: NodeId,
+    /// Node in the path.
+    pub path: NodeId,
+    /// Why.
+    pub code: Code,
+    /// From where.
+    pub peer: SocketAddr,
+    /// When.
+    pub at: Timestamp,
+}

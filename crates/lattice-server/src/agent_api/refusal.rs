@@ -1,0 +1,109 @@
+//! Why an agent's request is refused, and what the agent is told.
+
+use http::StatusCode;
+use lattice_api::agent::MAX_BODY_BYTES;
+use lattice_api::error::Problem;
+use lattice_core::explain::{Code, NextAction};
+use lattice_core::heartbeat::Refused;
+use lattice_core::ids::NodeId;
+use lattice_core::time::Timestamp;
+
+use crate::pki::{IdentityError, PkiError};
+
+/// A refusal, before it becomes a body.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("nothing is at this path")]
+    NotFound,
+    #[error("{method} is not supported here")]
+    Method { method: String },
+    #[error("the body must be application/json")]
+    MediaType,
+    #[error("the body is larger than {MAX_BODY_BYTES} bytes")]
+    TooLarge,
+    #[error("the body did not arrive within {secs} s")]
+    TooSlow { secs: u64 },
+    #[error("{what}")]
+    Malformed { what: String },
+    #[error("a client certificate is needed here")]
+    NoCertificate,
+    #[error("the client certificate is not a node's: {0}")]
+    NotANode(#[from] IdentityError),
+    #[error("the certificate is of node {certificate}, the path names {path}")]
+    Foreign { certificate: NodeId, path: NodeId },
+    #[error("the certificate expired at {not_after}")]
+    Expired { not_after: Timestamp },
+    #[error(transparent)]
+    Registry(#[from] Refused),
+    #[error(transparent)]
+    Pki(#[from] PkiError),
+    #[error("refused by the server's decision: {}", .0.detail)]
+    Decided(Box<Problem>),
+}
+
+impl Refusal {
+    pub(super) fn malformed(what: impl Into<String>) -> Self {
+        Self::Malformed { what: what.into() }
+    }
+
+    /// Status and code, for the body, the log and the audit.
+    pub(super) fn kind(&self) -> (StatusCode, Code) {
+        match self {
+            Self::NotFound => (StatusCode::NOT_FOUND, Code::NotFound),
+            Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, Code::Unsupported),
+            Self::MediaType => (StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::Unsupported),
+            Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, Code::TooLarge),
+            Self::TooSlow { .. } => (StatusCode::REQUEST_TIMEOUT, Code::Malformed),
+            Self::Malformed { .. } => (StatusCode::BAD_REQUEST, Code::Malformed),
+            Self::NoCertificate | Self::NotANode(_) => (StatusCode::UNAUTHORIZED, Code::Unauthenticated),
+            Self::Foreign { .. } => (StatusCode::FORBIDDEN, Code::CertificateForeign),
+            Self::Expired { .. } => (StatusCode::UNAUTHORIZED, Code::CertificateExpired),
+            Self::Registry(refused) => match refused {
+                // An unknown node's certificate can only be one of a node that was removed.
+                Refused::NodeUnknown | Refused::Revoked { .. } => (StatusCode::FORBIDDEN, Code::CertificateRevoked),
+                Refused::SessionUnknown => (StatusCode::CONFLICT, Code::SessionUnknown),
+                Refused::Replayed { .. } => (StatusCode::CONFLICT, Code::HeartbeatReplayed),
+            },
+            Self::Pki(PkiError::Request(_)) => (StatusCode::UNPROCESSABLE_ENTITY, Code::CertificateRequest),
+            Self::Pki(PkiError::Material(_) | PkiError::Name(_) | PkiError::Library(_)) => {
+                (StatusCode::INTERNAL_SERVER_ERROR, Code::Internal)
+            }
+            Self::Decided(_) => (StatusCode::INTERNAL_SERVER_ERROR, Code::Internal),
+        }
+    }
+
+    /// The body.
+    pub(super) fn problem(self) -> Problem {
+        let (status, code) = self.kind();
+        let problem = Problem::new(status, code, self.to_string());
+        match self {
+            Self::Decided(problem) => *problem,
+            Self::Registry(Refused::SessionUnknown) => {
+                problem.next(NextAction::Fix { what: "register again, then go on with sequence 1".into() })
+            }
+            Self::Registry(Refused::NodeUnknown | Refused::Revoked { .. }) | Self::Expired { .. } => {
+                problem.next(NextAction::run(
+                    "lattice node bootstrap <node>",
+                    "issues a new enrolment token, if the node is to come back",
+                ))
+            }
+            Self::Registry(Refused::Replayed { .. })
+            | Self::NotFound
+            | Self::Method { .. }
+            | Self::MediaType
+            | Self::TooLarge
+            | Self::TooSlow { .. }
+            | Self::Malformed { .. }
+            | Self::NoCertificate
+            | Self::NotANode(_)
+            | Self::Foreign { .. }
+            | Self::Pki(_) => problem,
+        }
+    }
+}
+
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Self {
+        Self::Decided(Box::new(problem))
+    }
+}

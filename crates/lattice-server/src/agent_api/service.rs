@@ -1,0 +1,336 @@
+//! Answers one request of an agent: who is it, may it, what does it bring.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use lattice_api::agent::{
+    EnrollRequest, EnrollResponse, HealthSummary, HeartbeatConfig, HeartbeatRequest, HeartbeatResponse, IssuedIdentity,
+    RegisterRequest, RegisterResponse, RenewRequest, RenewResponse, TaskSigningKey,
+};
+use lattice_core::explain::Code;
+use lattice_core::heartbeat::{Beat, Handle, Heard, Refused, Registry, Vitals};
+use lattice_core::ids::{CorrelationId, IdSource, NodeId, SessionId};
+use lattice_core::time::{Clock, Timestamp};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use super::events::{AgentEvents, Enrolment, Granted, IdentityRefusal, Registration, Report};
+use super::refusal::Refusal;
+use super::request::{Route, check_text, json, no_content, problem, read_json};
+use crate::pki::{Authority, CertificateSpan, IdentityError, NodeIdentity, NodeRequest};
+
+/// Certificates are valid from this long before they are signed: hosts fresh from the factory have slow clocks.
+const CLOCK_SKEW: Duration = Duration::from_secs(300);
+
+/// What the service is put together from.
+pub struct Parts {
+    /// Who was heard when.
+    pub registry: Arc<Registry>,
+    /// Decides and commits.
+    pub events: Arc<dyn AgentEvents>,
+    /// Signs certificates.
+    pub authority: Arc<Authority>,
+    /// Public keys of those who sign tasks.
+    pub task_signing_keys: Vec<TaskSigningKey>,
+    /// The present time.
+    pub clock: Arc<dyn Clock>,
+    /// Serials, sessions, correlation ids.
+    pub ids: Arc<dyn IdSource>,
+    /// How agents are to behave.
+    pub policy: AgentPolicy,
+}
+
+/// How agents are to behave.
+#[derive(Debug, Clone, Default)]
+pub struct AgentPolicy {
+    /// How to send heartbeats.
+    pub heartbeat: HeartbeatConfig,
+}
+
+/// The agent API, transport aside.
+pub struct AgentService {
+    parts: Parts,
+    draining: CancellationToken,
+}
+
+/// What is known of one connection.
+pub(super) struct Connection {
+    peer: SocketAddr,
+    identity: Result<Option<NodeIdentity>, IdentityError>,
+    handle: OnceLock<Handle>,
+}
+
+/// A request whose sender is the node in its path.
+struct Caller<'a> {
+    node: NodeId,
+    handle: &'a Handle,
+    peer: SocketAddr,
+    at: Timestamp,
+}
+
+impl Connection {
+    /// From the peer's address and the certificate that the handshake checked, if it showed one.
+    pub(super) fn new(peer: SocketAddr, certificate: Option<&[u8]>) -> Self {
+        Self { peer, identity: certificate.map(NodeIdentity::read).transpose(), handle: OnceLock::new() }
+    }
+
+    /// Until when its certificate is valid; `None` without one.
+    pub(super) fn not_after(&self) -> Option<Timestamp> {
+        self.identity.as_ref().ok()?.map(|identity| identity.not_after)
+    }
+}
+
+impl AgentService {
+    /// Puts the service together.
+    pub fn new(parts: Parts) -> Self {
+        Self { parts, draining: CancellationToken::new() }
+    }
+
+    /// Answers every parked request now; from here on nothing is parked.
+    pub(super) fn drain(&self) {
+        self.draining.cancel();
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.parts.clock.now()
+    }
+
+    /// Answers one request.
+    pub(super) async fn answer(&self, connection: &Connection, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let at = self.now();
+        match self.dispatch(connection, request, at).await {
+            Ok(response) => response,
+            Err(refusal) => self.refuse(connection, refusal, at),
+        }
+    }
+
+    async fn dispatch(
+        &self,
+        connection: &Connection,
+        request: Request<Incoming>,
+        at: Timestamp,
+    ) -> Result<Response<Full<Bytes>>, Refusal> {
+        // Only heartbeats stay for long: the other futures are boxed so that a parked connection does not carry them.
+        match Route::parse(&request)? {
+            Route::Enroll => Box::pin(self.enroll(connection.peer, request, at)).await,
+            Route::Renew(node) => {
+                let caller = self.identify(connection, node, at).await?;
+                Box::pin(self.renew(caller, request)).await
+            }
+            Route::Register(node) => {
+                let caller = self.identify(connection, node, at).await?;
+                Box::pin(self.register(caller, request)).await
+            }
+            Route::Heartbeat(node, wait) => {
+                let caller = self.identify(connection, node, at).await?;
+                self.heartbeat(caller, wait, request).await
+            }
+            Route::WaitForTasks(node, wait) => {
+                self.identify(connection, node, at).await?;
+                self.park(wait).await;
+                Ok(no_content())
+            }
+        }
+    }
+
+    /// The identity of the connection must be the path's node, unexpired and of the node's present epoch: at each
+    /// request, since a resumed session restores a certificate that nobody checked again.
+    async fn identify<'a>(
+        &self,
+        connection: &'a Connection,
+        path: NodeId,
+        at: Timestamp,
+    ) -> Result<Caller<'a>, Refusal> {
+        let identity = connection.identity.clone()?.ok_or(Refusal::NoCertificate)?;
+        match self.admit(connection, identity, path, at) {
+            Ok(handle) => Ok(Caller { node: path, handle, peer: connection.peer, at }),
+            Err(refusal) => {
+                let (_, code) = refusal.kind();
+                let refused = IdentityRefusal { certificate: identity.node, path, code, peer: connection.peer, at };
+                Box::pin(self.parts.events.refused(refused)).await;
+                Err(refusal)
+            }
+        }
+    }
+
+    fn admit<'a>(
+        &self,
+        connection: &'a Connection,
+        identity: NodeIdentity,
+        path: NodeId,
+        at: Timestamp,
+    ) -> Result<&'a Handle, Refusal> {
+        if identity.node != path {
+            return Err(Refusal::Foreign { certificate: identity.node, path });
+        }
+        if at > identity.not_after {
+            return Err(Refusal::Expired { not_after: identity.not_after });
+        }
+        let handle = match connection.handle.get() {
+            Some(handle) => handle,
+            None => {
+                let handle = self.parts.registry.handle(path).ok_or(Refused::NodeUnknown)?;
+                connection.handle.get_or_init(|| handle)
+            }
+        };
+        handle.authorise(identity.epoch)?;
+        Ok(handle)
+    }
+
+    async fn enroll(
+        &self,
+        peer: SocketAddr,
+        request: Request<Incoming>,
+        at: Timestamp,
+    ) -> Result<Response<Full<Bytes>>, Refusal> {
+        let body: EnrollRequest = read_json(request).await?;
+        check_text("boot_id", &body.boot_id)?;
+        check_text("agent_version", &body.agent_version)?;
+        check_text("token", body.token.expose())?;
+        // A request that cannot be signed must not use up the token.
+        let csr = NodeRequest::parse(&body.csr_pem)?;
+        let node = body.node_id;
+        let granted = self
+            .parts
+            .events
+            .enroll(Enrolment {
+                node,
+                token: body.token,
+                key_hash: csr.key_hash(),
+                boot_id: body.boot_id,
+                agent_version: body.agent_version,
+                facts: body.facts,
+                peer,
+                at,
+            })
+            .await?;
+        self.parts.registry.admit(node, granted.epoch, at);
+        let identity = self.issue(&csr, node, granted, at)?;
+        info!(node_id = %node, %peer, not_after = %identity.not_after, "node enrolled");
+        Ok(json(StatusCode::OK, &EnrollResponse { node_id: node, identity, heartbeat: self.parts.policy.heartbeat }))
+    }
+
+    async fn renew(&self, caller: Caller<'_>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Refusal> {
+        let body: RenewRequest = read_json(request).await?;
+        let csr = NodeRequest::parse(&body.csr_pem)?;
+        let granted = self.parts.events.renew(caller.node, caller.at).await?;
+        let identity = self.issue(&csr, caller.node, granted, caller.at)?;
+        info!(node_id = %caller.node, not_after = %identity.not_after, "certificate renewed");
+        Ok(json(StatusCode::OK, &RenewResponse { identity }))
+    }
+
+    async fn register(&self, caller: Caller<'_>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Refusal> {
+        let body: RegisterRequest = read_json(request).await?;
+        check_text("boot_id", &body.boot_id)?;
+        check_text("agent_version", &body.agent_version)?;
+        check_text("fingerprint", &body.fingerprint)?;
+        check_health(&body.health)?;
+        let session = SessionId::generate(&*self.parts.ids, caller.at);
+        let vitals = vitals(&body.health, body.running.len());
+        let (node, peer, at) = (caller.node, caller.peer, caller.at);
+        self.parts.events.register(Registration { node, session, request: body, peer, at }).await?;
+        caller.handle.open_session(session, vitals, at)?;
+        info!(node_id = %node, %peer, "agent registered");
+        let heartbeat = self.parts.policy.heartbeat;
+        Ok(json(StatusCode::OK, &RegisterResponse { session, heartbeat }))
+    }
+
+    async fn heartbeat(
+        &self,
+        caller: Caller<'_>,
+        wait: Duration,
+        request: Request<Incoming>,
+    ) -> Result<Response<Full<Bytes>>, Refusal> {
+        let body: HeartbeatRequest = read_json(request).await?;
+        check_text("agent_version", &body.agent_version)?;
+        check_health(&body.health)?;
+        if let Some(fingerprint) = &body.fingerprint {
+            check_text("fingerprint", fingerprint)?;
+        }
+        let vitals = vitals(&body.health, body.allocations as usize);
+        let beat = Beat { session: body.session, sequence: body.sequence, vitals };
+        let heard = caller.handle.beat(&beat, caller.at)?;
+        if heard.health_changed || heard.returned || body.fingerprint.is_some() {
+            Box::pin(self.report(&caller, heard, body)).await?;
+        }
+        self.park(wait).await;
+        let next_interval_ms = self.parts.policy.heartbeat.interval_ms;
+        Ok(json(StatusCode::OK, &HeartbeatResponse { next_interval_ms, holder: None }))
+    }
+
+    async fn report(&self, caller: &Caller<'_>, heard: Heard, body: HeartbeatRequest) -> Result<(), Refusal> {
+        let report = Report {
+            node: caller.node,
+            health: body.health,
+            health_changed: heard.health_changed,
+            fingerprint: body.fingerprint,
+            returned: heard.returned,
+            heard_before: heard.before,
+            at: caller.at,
+        };
+        Ok(self.parts.events.report(report).await?)
+    }
+
+    /// Waits for something to hand over, at most for `wait`, and not while the server drains.
+    async fn park(&self, wait: Duration) {
+        if wait.is_zero() {
+            return;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = self.draining.cancelled() => {}
+        }
+    }
+
+    fn issue(
+        &self,
+        csr: &NodeRequest,
+        node: NodeId,
+        granted: Granted,
+        at: Timestamp,
+    ) -> Result<IssuedIdentity, Refusal> {
+        let span = CertificateSpan::starting(at, CLOCK_SKEW, granted.certificate_life);
+        let serial = *self.parts.ids.uuid(at).as_bytes();
+        let signed = self.parts.authority.sign_node(csr, (node, granted.epoch), span, serial)?;
+        Ok(IssuedIdentity {
+            certificate_pem: signed.chain_pem,
+            ca_bundle_pem: self.parts.authority.bundle_pem().to_owned(),
+            not_before: signed.span.not_before,
+            not_after: signed.span.not_after,
+            task_signing_keys: self.parts.task_signing_keys.clone(),
+        })
+    }
+
+    fn refuse(&self, connection: &Connection, refusal: Refusal, at: Timestamp) -> Response<Full<Bytes>> {
+        let correlation_id = CorrelationId::generate(&*self.parts.ids, at);
+        let mut body = refusal.problem();
+        let correlation_id = *body.correlation_id.get_or_insert(correlation_id);
+        let (peer, error_code, detail) = (connection.peer, body.code.as_str(), body.detail.as_str());
+        if body.is(Code::Internal) {
+            warn!(%peer, error_code, %correlation_id, detail, "agent request failed");
+            "the server could not do it; its log says why".clone_into(&mut body.detail);
+        } else {
+            debug!(%peer, error_code, %correlation_id, detail, "agent request refused");
+        }
+        problem(&body)
+    }
+}
+
+fn check_health(health: &HealthSummary) -> Result<(), Refusal> {
+    health.minor_issue.as_deref().map_or(Ok(()), |issue| check_text("minor_issue", issue))
+}
+
+fn vitals(health: &HealthSummary, allocations: usize) -> Vitals {
+    Vitals {
+        ecc_uncorrected: u32::try_from(health.ecc_uncorrected).unwrap_or(u32::MAX),
+        allocations: u32::try_from(allocations).unwrap_or(u32::MAX),
+        issue: health.minor_issue.as_deref().map_or(0, Vitals::issue_mark),
+        gpu_count: u16::try_from(health.gpu_count).unwrap_or(u16::MAX),
+        max_temperature_c: health.max_temperature_c.unwrap_or(i16::MIN),
+    }
+}
