@@ -1,1 +1,6 @@
-//! placeholder
+//! Simulated sites and machines over the real protocols, with faults on request.
+
+pub mod dice;
+pub mod maas;
+pub mod machine;
+pub mod stop;
