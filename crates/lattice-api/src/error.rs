@@ -3,6 +3,7 @@
 use http::StatusCode;
 use lattice_core::explain::{Code, Explain, NextAction};
 use lattice_core::ids::CorrelationId;
+use lattice_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// Media type of a [`Problem`].
@@ -11,12 +12,15 @@ pub const PROBLEM_JSON: &str = "application/problem+json";
 /// Why a request was refused, and what helps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Problem {
+    /// Names the kind of refusal as a URI: `urn:lattice:error:LAT0042`.
+    #[serde(rename = "type", default)]
+    pub kind: String,
+    /// The kind of refusal in a few words; the same for each of its kind.
+    pub title: String,
     /// HTTP status, repeated for readers of the body alone.
     pub status: u16,
     /// Stable number: `LAT0042`; `docs/errors/LAT0042.md` describes it.
     pub code: String,
-    /// The kind of refusal in a few words; the same for each of its kind.
-    pub title: String,
     /// What happened this time.
     pub detail: String,
     /// The facts that led to it, most important first.
@@ -24,8 +28,12 @@ pub struct Problem {
     pub because: Vec<String>,
     /// What to do, best first.
     #[serde(default)]
-    pub next_actions: Vec<NextAction>,
+    pub next_actions: Vec<NextStep>,
+    /// The field of the request that is wrong, as a path: `disks[0].count`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
     /// Finds the server's log lines of this request.
+    #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub correlation_id: Option<CorrelationId>,
 }
@@ -34,12 +42,14 @@ impl Problem {
     /// A problem without facts and actions.
     pub fn new(status: StatusCode, code: Code, detail: impl Into<String>) -> Self {
         Self {
+            kind: format!("urn:lattice:error:{}", code.text()),
+            title: title(code),
             status: status.as_u16(),
             code: code.text(),
-            title: title(code),
             detail: detail.into(),
             because: Vec::new(),
             next_actions: Vec::new(),
+            field: None,
             correlation_id: None,
         }
     }
@@ -48,7 +58,7 @@ impl Problem {
     pub fn of(status: StatusCode, error: &dyn Explain) -> Self {
         Self {
             because: error.because(),
-            next_actions: error.next_actions(),
+            next_actions: error.next_actions().into_iter().map(NextStep::from).collect(),
             ..Self::new(status, error.code(), error.to_string())
         }
     }
@@ -62,8 +72,15 @@ impl Problem {
 
     /// The same with one more thing to do.
     #[must_use]
-    pub fn next(mut self, action: NextAction) -> Self {
-        self.next_actions.push(action);
+    pub fn next(mut self, action: impl Into<NextStep>) -> Self {
+        self.next_actions.push(action.into());
+        self
+    }
+
+    /// The same, naming the field that is wrong.
+    #[must_use]
+    pub fn field(mut self, path: impl Into<String>) -> Self {
+        self.field = Some(path.into());
         self
     }
 
@@ -71,6 +88,113 @@ impl Problem {
     pub fn is(&self, code: Code) -> bool {
         self.code == code.text()
     }
+}
+
+/// One thing that helps: a command and the request that it makes, or what to wait for or put right.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct NextStep {
+    /// The whole command line; absent when no command helps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// The request that the command makes; absent when it is more than one, or none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api: Option<ApiCall>,
+    /// What happens then; what is waited for; or what must be put right outside of Lattice.
+    pub effect: String,
+    /// When it moves by itself, if nothing but waiting helps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+/// A request of this API.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ApiCall {
+    /// `GET`, `POST` …
+    pub method: String,
+    /// Path with its query: `/api/v1/admin/jobs/0190…/resume`.
+    pub path: String,
+    /// JSON body; absent when it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub body: Option<serde_json::Value>,
+}
+
+impl From<NextAction> for NextStep {
+    fn from(action: NextAction) -> Self {
+        match action {
+            NextAction::Run { command, effect } => {
+                Self { api: call_of(&command), command: Some(command), effect, until: None }
+            }
+            NextAction::WaitUntil { until, waiting_for } => {
+                Self { command: None, api: None, effect: format!("wait for {waiting_for}"), until: Some(until) }
+            }
+            NextAction::Fix { what } => Self { command: None, api: None, effect: what, until: None },
+        }
+    }
+}
+
+/// The request that a printed command makes, for commands that make exactly one.
+///
+/// The command line is the contract (an operator copies it), the request follows from it: one place knows both.
+pub fn call_of(command: &str) -> Option<ApiCall> {
+    let mut words = command.split_whitespace();
+    if words.next() != Some("lattice") {
+        return None;
+    }
+    let words: Vec<&str> = words.collect();
+    let (method, path) = match words.as_slice() {
+        ["explain", "node", node] => ("GET", format!("/api/v1/admin/nodes/{node}/explain")),
+        ["explain", "job", job] => ("GET", format!("/api/v1/admin/jobs/{job}/explain")),
+        ["node", "status", node] => ("GET", format!("/api/v1/admin/nodes/{node}")),
+        ["node", "list"] => ("GET", "/api/v1/admin/nodes".to_owned()),
+        ["site", "list"] => ("GET", "/api/v1/admin/sites".to_owned()),
+        ["sku", "list"] => ("GET", "/api/v1/admin/skus".to_owned()),
+        ["job", "list"] => ("GET", "/api/v1/admin/jobs".to_owned()),
+        ["site", "probe", site] => ("POST", format!("/api/v1/admin/sites/{site}/probe")),
+        ["site", "enable", site] => return Some(enable_site(site)),
+        ["node", verb, node, flags @ ..] => return post("nodes", node, verb, flags),
+        ["job", verb, job, flags @ ..] => return post("jobs", job, verb, flags),
+        _ => return None,
+    };
+    Some(ApiCall { method: method.to_owned(), path, body: None })
+}
+
+fn enable_site(site: &str) -> ApiCall {
+    ApiCall {
+        method: "PATCH".to_owned(),
+        path: format!("/api/v1/admin/sites/{site}"),
+        body: Some(serde_json::json!({"status": "active"})),
+    }
+}
+
+/// `lattice job resume ID --boot-disk nvme0n1` posts `{"decisions": {"boot_disk": "nvme0n1"}}`; a bare flag is `true`.
+fn post(noun: &str, id: &str, verb: &str, flags: &[&str]) -> Option<ApiCall> {
+    if verb.starts_with('-') || id.starts_with('-') {
+        return None;
+    }
+    let mut fields = serde_json::Map::new();
+    let mut rest = flags;
+    while let [flag, tail @ ..] = rest {
+        let name = flag.strip_prefix("--")?.replace('-', "_");
+        match tail {
+            [value, after @ ..] if !value.starts_with("--") => {
+                fields.insert(name, (*value).into());
+                rest = after;
+            }
+            _ => {
+                if name != "yes" {
+                    fields.insert(name, true.into());
+                }
+                rest = tail;
+            }
+        }
+    }
+    let body = match (noun, fields.is_empty()) {
+        (_, true) => serde_json::json!({}),
+        ("jobs", false) => serde_json::json!({"decisions": fields}),
+        (_, false) => serde_json::Value::Object(fields),
+    };
+    Some(ApiCall { method: "POST".to_owned(), path: format!("/api/v1/admin/{noun}/{id}/{verb}"), body: Some(body) })
 }
 
 /// `HeartbeatReplayed` reads "heartbeat replayed".
@@ -94,7 +218,35 @@ mod tests {
     fn a_problem_names_its_kind_and_its_number() {
         let problem = Problem::new(StatusCode::CONFLICT, Code::HeartbeatReplayed, "sequence 7 came after 9");
         assert_eq!((problem.status, problem.title.as_str()), (409, "heartbeat replayed"));
-        assert_eq!(problem.code, "LAT0067");
+        assert_eq!((problem.code.as_str(), problem.kind.as_str()), ("LAT0067", "urn:lattice:error:LAT0067"));
         assert!(problem.is(Code::HeartbeatReplayed) && !problem.is(Code::SessionUnknown));
+    }
+
+    #[test]
+    fn a_printed_command_knows_its_request() {
+        let rows = [
+            ("lattice explain node c07u43", Some(("GET", "/api/v1/admin/nodes/c07u43/explain", "null"))),
+            ("lattice node enable c07u43", Some(("POST", "/api/v1/admin/nodes/c07u43/enable", "{}"))),
+            (
+                "lattice node drain c07u43 --urgent --yes",
+                Some(("POST", "/api/v1/admin/nodes/c07u43/drain", r#"{"urgent":true}"#)),
+            ),
+            (
+                "lattice job resume 0190 --boot-disk nvme0n1",
+                Some(("POST", "/api/v1/admin/jobs/0190/resume", r#"{"decisions":{"boot_disk":"nvme0n1"}}"#)),
+            ),
+            ("lattice site enable dc1", Some(("PATCH", "/api/v1/admin/sites/dc1", r#"{"status":"active"}"#))),
+            ("systemctl restart lattice-agent", None),
+            ("lattice dev", None),
+        ];
+        for (command, expected) in rows {
+            let call = call_of(command);
+            let got = call.as_ref().map(|call| {
+                let body = call.body.as_ref().map_or_else(|| "null".to_owned(), ToString::to_string);
+                (call.method.as_str(), call.path.as_str(), body)
+            });
+            let expected = expected.map(|(method, path, body)| (method, path, body.to_owned()));
+            assert_eq!(got, expected, "{command}");
+        }
     }
 }

@@ -1,4 +1,28 @@
-//! The wire contract: requests, answers, errors.
+//! The wire contract: requests, answers, errors, events, and a typed client that brings no transport of its own.
+//!
+//! Requests refuse fields that they do not know; answers may grow, so readers ignore what they do not know.
 
 pub mod agent;
+pub mod audit;
+pub mod client;
 pub mod error;
+pub mod event;
+pub mod explanation;
+pub mod fleet;
+pub mod hold;
+pub mod job;
+pub mod node;
+pub mod onboarding;
+pub mod page;
+pub mod server;
+pub mod site;
+pub mod sku;
+pub mod sse;
+pub mod token;
+
+use lattice_core::secret::Secret;
+
+/// Writes a secret into the one body that is meant to carry it.
+pub(crate) fn expose<S: serde::Serializer>(secret: &Secret<String>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(secret.expose())
+}

@@ -1,0 +1,82 @@
+//! Events: what happened, in commit order, without gaps. `GET /api/v1/admin/events`.
+
+use lattice_core::change::EventRow;
+use lattice_core::ids::{EventSeq, JobId, NodeId};
+use lattice_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::page::MAX_LIMIT;
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Event {
+    /// Its place in the feed: dense, in commit order. The id of the SSE event.
+    #[schema(value_type = u64)]
+    pub seq: EventSeq,
+    /// When.
+    pub at: Timestamp,
+    /// Dotted name: `node.moved`, `node.onboarding.completed`.
+    pub name: String,
+    /// About what kind of thing.
+    pub resource_kind: String,
+    /// About which.
+    pub resource_id: String,
+    /// The node it concerns, if one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeId>,
+    /// What it belongs to.
+    pub correlation: String,
+    /// Ids and enums; its fields depend on the name. `api/events.json` describes them.
+    #[schema(value_type = Object)]
+    pub payload: serde_json::Value,
+}
+
+impl Event {
+    /// The event of a stored row.
+    pub fn of(seq: EventSeq, row: EventRow) -> Self {
+        Self {
+            seq,
+            at: row.at,
+            name: row.name,
+            resource_kind: row.resource_kind,
+            resource_id: row.resource_id,
+            node: row.node,
+            correlation: row.correlation,
+            payload: row.payload,
+        }
+    }
+}
+
+/// Which events. With `Accept: text/event-stream` they are followed, else one page is answered.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+pub struct EventQuery {
+    /// Only events after this place; `Last-Event-ID` stands over it. A page starts at the beginning when it is
+    /// absent, a stream at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+    /// At most so many events in a page, 1 to 1000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// Only events that concern this node, by its id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeId>,
+    /// Only events about this job, by its id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
+}
+
+/// Some events after a place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct EventPage {
+    /// The events, oldest first.
+    pub events: Vec<Event>,
+    /// Where to go on: everything up to here was looked at. Pass it back as `after`.
+    #[schema(value_type = u64)]
+    pub last: EventSeq,
+    /// Whether there may be more right now.
+    pub more: bool,
+}
+
+/// Largest page of events.
+pub const MAX_EVENTS: u32 = MAX_LIMIT;

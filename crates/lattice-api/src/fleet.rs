@@ -1,0 +1,95 @@
+//! The fleet at a glance: counts, and what needs attention.
+
+use lattice_core::ids::EventSeq;
+use lattice_core::job::{JobKind, StageName};
+use lattice_core::node::{Availability, Status};
+use lattice_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::error::NextStep;
+use crate::explanation::Subject;
+
+/// The fleet at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Fleet {
+    /// For which moment.
+    pub at: Timestamp,
+    /// Everything up to this event is counted.
+    #[schema(value_type = u64)]
+    pub seq: EventSeq,
+    /// Nodes that are not deleted.
+    pub nodes: u64,
+    /// Nodes that may be given work: active, ready, no hold.
+    pub schedulable: u64,
+    /// Nodes of each pair of states that occurs.
+    pub counts: Vec<FleetCount>,
+    /// What needs a person, most urgent first; at most 100.
+    pub attention: Vec<Incident>,
+}
+
+/// How many nodes stand in one pair of states.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct FleetCount {
+    /// Inventory status.
+    pub status: Status,
+    /// Availability.
+    pub availability: Availability,
+    /// How many.
+    pub nodes: u64,
+}
+
+/// How urgent an incident is.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema, strum::Display,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum Severity {
+    /// It waits, and may mend itself.
+    Warning,
+    /// Nothing moves until a person acts.
+    Critical,
+}
+
+/// One thing that needs attention, with its evidence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Incident {
+    /// How urgent.
+    pub severity: Severity,
+    /// What it is about; several when one cause explains them.
+    pub subjects: Vec<Subject>,
+    /// What is the matter, in one line.
+    pub title: String,
+    /// A short mark: a failure class, an availability, a hold.
+    pub mark: String,
+    /// The facts that show it.
+    pub evidence: Vec<String>,
+    /// Since when.
+    pub since: Timestamp,
+    /// For how long, in milliseconds.
+    pub age_ms: u64,
+    /// The one thing to do.
+    pub next: NextStep,
+}
+
+/// How long the stages of a kind of job have taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct StageStats {
+    /// Of which kind of job.
+    pub kind: JobKind,
+    /// Which stage.
+    pub stage: StageName,
+    /// How many runs this is drawn from.
+    pub runs: u64,
+    /// Half took at most so long, in milliseconds.
+    pub p50_ms: u64,
+    /// 95 of 100 took at most so long, in milliseconds.
+    pub p95_ms: u64,
+}
+
+/// All stages that have times.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct StageStatsList {
+    /// One row for each kind and stage.
+    pub stages: Vec<StageStats>,
+}

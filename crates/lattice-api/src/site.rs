@@ -1,0 +1,135 @@
+//! Sites: provider endpoints. `/api/v1/admin/maas-sites` shows only MAAS ones. spec: S5 3.4
+//!
+//! Secrets go in through `credentials` alone and never come out; where they are kept is decided by the server.
+
+use lattice_core::ids::{Generation, SiteId};
+use lattice_core::node::class::HeartbeatPolicy;
+use lattice_core::secret::Secret;
+pub use lattice_core::site::{MaasPolicy, SiteProvider, SiteStatus};
+use lattice_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Creates a site.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateSite {
+    /// Unique name: `dc1`.
+    pub name: String,
+    /// Region that its nodes belong to.
+    pub region_code: String,
+    /// Provider and its settings: `{"kind": "maas", "api_base_url": …}`. Paths of secrets are filled in by the server.
+    #[schema(value_type = Object)]
+    pub provider: serde_json::Value,
+    /// Heartbeat times; the defaults when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat: Option<HeartbeatPolicy>,
+}
+
+/// Changes a site: a field that is absent stays as it is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PatchSite {
+    /// Region that its nodes belong to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region_code: Option<String>,
+    /// `disabled`: no new onboardings; those in flight go on. spec: S5 3.5
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<SiteStatus>,
+    /// Heartbeat times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat: Option<HeartbeatPolicy>,
+    /// Settings of the provider that change, as a JSON merge patch (RFC 7396); its kind cannot change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub provider: Option<serde_json::Value>,
+}
+
+/// A site.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct SiteView {
+    /// Identity.
+    pub id: SiteId,
+    /// Unique name.
+    pub name: String,
+    /// Region that its nodes belong to.
+    pub region_code: String,
+    /// Provider and its settings; secrets only as paths.
+    pub provider: SiteProvider,
+    /// Heartbeat times of its nodes.
+    pub heartbeat: HeartbeatPolicy,
+    /// Whether new work may start.
+    pub status: SiteStatus,
+    /// Whether every secret that the provider needs is there.
+    pub credentials_complete: bool,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When its row changed last.
+    pub updated_at: Timestamp,
+    /// Version of the row: `If-Match`.
+    pub generation: Generation,
+}
+
+/// Secrets of a site. They are tried at the provider first, then written to the secret store. spec: S5 3.4
+///
+/// A MAAS site takes `api_token`, `power` and `deploy_password`, an LXD site the three texts in PEM. What is absent
+/// stays as it is.
+#[derive(Clone, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SiteCredentials {
+    /// MAAS: `consumer_key:token_key:token_secret`.
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "expose")]
+    #[schema(value_type = Option<String>)]
+    pub api_token: Option<Secret<String>>,
+    /// MAAS: default BMC login.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power: Option<PowerLogin>,
+    /// MAAS: password of the deploy user.
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "expose")]
+    #[schema(value_type = Option<String>)]
+    pub deploy_password: Option<Secret<String>>,
+    /// LXD: client certificate, in PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "expose")]
+    #[schema(value_type = Option<String>)]
+    pub client_certificate_pem: Option<Secret<String>>,
+    /// LXD: client key, in PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "expose")]
+    #[schema(value_type = Option<String>)]
+    pub client_key_pem: Option<Secret<String>>,
+    /// LXD: the server's certificate, in PEM; it is pinned.
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "expose")]
+    #[schema(value_type = Option<String>)]
+    pub server_certificate_pem: Option<Secret<String>>,
+}
+
+/// A BMC login.
+#[derive(Clone, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PowerLogin {
+    /// User name.
+    pub user: String,
+    /// Password.
+    #[serde(serialize_with = "crate::expose")]
+    #[schema(value_type = String)]
+    pub pass: Secret<String>,
+}
+
+/// What trying a site found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ProbeAnswer {
+    /// Whether it answered, and the credentials were accepted.
+    pub ok: bool,
+    /// Version that the provider names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// What else it said, line by line: rack controllers, capabilities; or why it failed.
+    pub details: Vec<String>,
+    /// When it was tried.
+    pub at: Timestamp,
+}
+
+fn expose<S: serde::Serializer>(secret: &Option<Secret<String>>, serializer: S) -> Result<S::Ok, S::Error> {
+    match secret {
+        Some(secret) => serializer.serialize_str(secret.expose()),
+        None => serializer.serialize_none(),
+    }
+}
