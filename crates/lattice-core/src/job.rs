@@ -1,92 +1,33 @@
-//! Durable work of the control plane: its row here, its engine beside it.
+//! Durable work of the control plane: its row, and the engine with every decision about it. design: 3-jobs
+//!
+//! A driver loops over [`next()`]; whatever it learns goes through [`step`], the only way a job changes. Both are
+//! pure, and both work from the durable row alone: recovery after a crash is calling [`next()`].
 
+pub mod engine;
+pub mod flow;
+pub mod flows;
+pub mod next;
+pub mod node_moves;
+mod operate;
+pub mod operator_action;
+pub mod refused;
+pub mod retry;
 pub mod row;
+pub mod stage;
+pub mod state;
+pub mod status;
 
+pub use engine::step;
+pub use flow::{Attempts, BackEdge, Backoff, Enter, Failing, Flow, Reentry, Stage, Timeout, Undo, UndoKind};
+pub use flows::FlowName;
+pub use next::{Next, ParkedFor, next};
+pub use node_moves::{allowed_node_statuses, node_moves};
+pub use operator_action::{Allowed, DecisionKind, Decisions, Op, OperatorAction, Proof};
+pub use refused::{NotProven, Refused};
+pub use retry::{Disposition, Stop, disposition, recommended_next_action};
 pub use row::{
     BootDisk, Disposal, Job, JobInput, JobKind, JobLease, JobOutputs, Observed, StageEvent, StageEventStatus,
 };
-
-use serde::{Deserialize, Serialize};
-
-use crate::explain::NextAction;
-use crate::failure::FailureClass;
-use crate::time::Timestamp;
-
-/// Provisional: the engine brings the full list.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    utoipa::ToSchema,
-    strum::Display,
-    strum::EnumString,
-    strum::IntoStaticStr,
-    strum::VariantArray,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum StageName {
-    LoadSiteConfig,
-    WaitForAgentEnrollment,
-}
-
-/// Status of a job. spec: S2 4.1
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    utoipa::ToSchema,
-    strum::Display,
-    strum::EnumString,
-    strum::IntoStaticStr,
-    strum::VariantArray,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum JobStatus {
-    Pending,
-    Running,
-    Completed,
-    FailedRetryable,
-    FailedManualIntervention,
-    Cancelled,
-    Compensating,
-    Reconciled,
-}
-
-/// Provisional.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
-    pub class: FailureClass,
-    pub error_code: String,
-    pub message: String,
-    pub at: Timestamp,
-    pub next_action: NextAction,
-}
-
-/// Provisional.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JobState {
-    pub status: JobStatus,
-    pub stage: StageName,
-    pub attempt: u32,
-    pub round: u32,
-    pub epoch: u32,
-    pub fence: u64,
-    pub next_at: Option<Timestamp>,
-    pub failure: Option<Failure>,
-}
+pub use stage::StageName;
+pub use state::{CompensateTo, Failure, Input, Intent, JobState, StageError, Wait, Warning};
+pub use status::JobStatus;

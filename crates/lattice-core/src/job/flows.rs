@@ -1,0 +1,283 @@
+//! The flows: each kind of work as a table of stages, with the values of its policy. spec: S5 4.3, 4.6, 4.10, 5.4, 10
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::flow::{Attempts, BackEdge, Backoff, Enter, Failing, Flow, Reentry, Stage, Timeout, Undo, UndoKind};
+use super::operator_action::DecisionKind;
+use super::stage::StageName;
+use crate::failure::FailureClass;
+use crate::node::Status;
+use crate::site::{LxdSite, MaasPolicy};
+
+/// Code of a deployment failure that is worth a second deployment. spec: S5 4.3 ClassifyDeployFailure
+pub const DATASOURCE_LIKE: &str = "datasource_like";
+/// Code of any other deployment failure.
+pub const GENERIC: &str = "generic";
+
+/// Which flow a job follows; the first part of its idempotency keys.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    utoipa::ToSchema,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum FlowName {
+    /// A machine becomes a node, through MAAS. spec: S5 4.3
+    OnboardingMaas,
+    /// An instance becomes a node. spec: S5 10
+    OnboardingLxd,
+    /// An operator ran the bootstrap command.
+    OnboardingManual,
+    /// A node is emptied, and stays in the fleet. spec: S1
+    Drain,
+    /// A node leaves the fleet, and keeps its identity. spec: S2 3.2
+    Retire,
+    /// A retired node is removed by its own agent. spec: S5 5.4 RemoveGPUaaSNodeRecord
+    Remove,
+    /// A retired LXD node is deleted with its instance. spec: S5 10
+    RemoveLxd,
+}
+
+/// Seconds.
+const fn s(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Pause between attempts against a provider: long enough for a restart of it, short enough to watch.
+const PROVIDER_BACKOFF: Backoff = Backoff { first: s(2), max: s(60) };
+/// Pause between attempts that need a machine or its BMC to settle.
+const MACHINE_BACKOFF: Backoff = Backoff { first: s(10), max: s(120) };
+/// Longest time of a stage that only talks to a provider; three attempts with their pauses fit in.
+const CALL: Timeout =
+    Timeout { after: s(600), class: FailureClass::UpstreamTransient, error_code: "stage_timeout", windows: 1 };
+
+/// A stage that observes first, tries three times and lets the class decide. spec: S5 4.6 "Retry 3x"
+const fn stage(name: StageName) -> Stage {
+    Stage {
+        name,
+        enter: Enter::InSequence,
+        reentry: Reentry::ObserveFirst,
+        attempts: Attempts::Bounded(3),
+        backoff: PROVIDER_BACKOFF,
+        timeout: CALL,
+        failing: Failing::ByClass,
+        resume_at: None,
+        undo: None,
+        decisions: &[],
+        node_during: None,
+        node_after: None,
+    }
+}
+
+const fn within(after: Duration, class: FailureClass, error_code: &'static str) -> Timeout {
+    Timeout { after, class, error_code, windows: 1 }
+}
+
+const fn undo(kind: UndoKind, timeout: Duration, until: Option<StageName>) -> Option<Undo> {
+    Some(Undo { kind, attempts: 3, backoff: MACHINE_BACKOFF, timeout, until })
+}
+
+/// Onboarding through MAAS: the 16 stages of S2 4.2, in S5 4.3's order.
+pub fn onboarding_maas(policy: &MaasPolicy) -> Flow {
+    let mut stages = before_deploy(policy);
+    stages.extend(deploy(policy));
+    stages.extend(after_deploy(policy));
+    let max_rounds =
+        if policy.enable_deploy_retry_on_datasource_failure { policy.max_deploy_retry_attempts } else { 0 };
+    let back_edge = BackEdge {
+        from: &[StageName::WaitForDeployed, StageName::ClassifyDeployFailure],
+        class: FailureClass::DeployCloudInitFailure,
+        error_code: DATASOURCE_LIKE,
+        via: StageName::RecoverForDatasourceRetry,
+        to: StageName::DeployViaMaas,
+        max_rounds,
+    };
+    Flow { name: FlowName::OnboardingMaas, version: 1, stages, back_edge: Some(back_edge) }
+}
+
+fn before_deploy(policy: &MaasPolicy) -> Vec<Stage> {
+    let discovery = Duration::from_millis(policy.discovery_timeout_ms);
+    let commission = Duration::from_millis(policy.commission_timeout_ms);
+    let pxe_failing = if policy.strict_pxe_preflight { Failing::ByClass } else { Failing::Continues };
+    vec![
+        Stage { reentry: Reentry::Pure, node_during: Some(Status::Enrolling), ..stage(StageName::LoadSiteConfig) },
+        Stage { reentry: Reentry::Pure, ..stage(StageName::ResolvePowerCredentials) },
+        Stage {
+            timeout: within(discovery, FailureClass::PxeDiscoveryFailure, "discovery_timeout"),
+            backoff: MACHINE_BACKOFF,
+            decisions: &[DecisionKind::Machine],
+            ..stage(StageName::CreateOrFindInMaas)
+        },
+        Stage { backoff: MACHINE_BACKOFF, ..stage(StageName::CommissionNode) },
+        Stage {
+            timeout: within(commission, FailureClass::PxeDiscoveryFailure, "failed_commission_timeout"),
+            resume_at: Some(StageName::CommissionNode),
+            ..stage(StageName::WaitForReady)
+        },
+        Stage { decisions: &[DecisionKind::BootDisk], ..stage(StageName::ConfigureStorage) },
+        Stage { failing: Failing::Continues, ..stage(StageName::ApplyRocePhase2) },
+        Stage { attempts: Attempts::Bounded(2), failing: pxe_failing, ..stage(StageName::EnsurePxeInterfaceAuto) },
+    ]
+}
+
+fn deploy(policy: &MaasPolicy) -> Vec<Stage> {
+    const RUNNING_OS: Option<StageName> = Some(StageName::EnsureHardwareSyncConfigured);
+    let deploy = Duration::from_millis(policy.deploy_timeout_ms);
+    vec![
+        Stage { undo: undo(UndoKind::RevokeEnrollmentToken, s(300), None), ..stage(StageName::RenderCloudInit) },
+        Stage {
+            reentry: Reentry::NeverBlind,
+            backoff: MACHINE_BACKOFF,
+            undo: undo(UndoKind::ReleaseToReady, s(1_800), RUNNING_OS),
+            ..stage(StageName::DeployViaMaas)
+        },
+        Stage {
+            timeout: within(deploy, FailureClass::DeployCloudInitFailure, "deploy_timeout"),
+            resume_at: Some(StageName::DeployViaMaas),
+            ..stage(StageName::WaitForDeployed)
+        },
+        Stage {
+            enter: Enter::OnFailure { of: StageName::WaitForDeployed, class: FailureClass::DeployCloudInitFailure },
+            reentry: Reentry::Pure,
+            resume_at: Some(StageName::RecoverForDatasourceRetry),
+            ..stage(StageName::ClassifyDeployFailure)
+        },
+        Stage {
+            enter: Enter::BackEdge,
+            attempts: Attempts::Bounded(2),
+            backoff: MACHINE_BACKOFF,
+            timeout: within(s(1_800), FailureClass::DeployCloudInitFailure, "recovery_timeout"),
+            failing: Failing::ForOperator,
+            ..stage(StageName::RecoverForDatasourceRetry)
+        },
+    ]
+}
+
+fn after_deploy(policy: &MaasPolicy) -> Vec<Stage> {
+    let seed = Duration::from_millis(policy.hw_sync_seed_timeout_ms);
+    let health = Duration::from_millis(policy.hw_sync_health_timeout_ms);
+    let enrollment = Duration::from_millis(policy.enrollment_timeout_ms);
+    let sync_failing = if policy.require_hw_sync { Failing::ByClass } else { Failing::Continues };
+    vec![
+        Stage {
+            attempts: Attempts::UntilTimeout,
+            timeout: within(seed, FailureClass::HardwareSyncFailure, "failed_hw_sync_seed"),
+            failing: sync_failing,
+            ..stage(StageName::EnsureHardwareSyncConfigured)
+        },
+        Stage {
+            attempts: Attempts::UntilTimeout,
+            timeout: within(health, FailureClass::HardwareSyncFailure, "failed_hw_sync_health"),
+            failing: sync_failing,
+            resume_at: Some(StageName::EnsureHardwareSyncConfigured),
+            ..stage(StageName::WaitForHardwareSyncHealthy)
+        },
+        enrollment_stage(enrollment, 2),
+    ]
+}
+
+fn enrollment_stage(after: Duration, windows: u32) -> Stage {
+    Stage {
+        timeout: Timeout { windows, ..within(after, FailureClass::AgentEnrollmentFailure, "failed_enrollment") },
+        node_after: Some(Status::Active),
+        ..stage(StageName::WaitForAgentEnrollment)
+    }
+}
+
+/// Onboarding as an LXD instance: seconds, not minutes. spec: S5 10
+pub fn onboarding_lxd(site: &LxdSite) -> Flow {
+    let stages = vec![
+        Stage { reentry: Reentry::Pure, node_during: Some(Status::Enrolling), ..stage(StageName::LoadLxdSiteConfig) },
+        Stage { undo: undo(UndoKind::DeleteInstance, s(300), None), ..stage(StageName::CreateLxdInstance) },
+        Stage {
+            timeout: within(s(120), FailureClass::UpstreamTransient, "instance_not_running"),
+            resume_at: Some(StageName::CreateLxdInstance),
+            ..stage(StageName::WaitForRunning)
+        },
+        Stage { undo: undo(UndoKind::RevokeEnrollmentToken, s(300), None), ..stage(StageName::InjectBootstrap) },
+        Stage {
+            resume_at: Some(StageName::InjectBootstrap),
+            ..enrollment_stage(Duration::from_millis(site.enrollment_timeout_ms), 2)
+        },
+    ];
+    Flow { name: FlowName::OnboardingLxd, version: 1, stages, back_edge: None }
+}
+
+/// Manual onboarding: the operator holds the bootstrap command, the job waits as long as its token lives.
+pub fn onboarding_manual(token_ttl: Duration) -> Flow {
+    let stage = Stage {
+        node_during: Some(Status::Enrolling),
+        undo: undo(UndoKind::RevokeEnrollmentToken, s(300), None),
+        ..enrollment_stage(token_ttl, 1)
+    };
+    Flow { name: FlowName::OnboardingManual, version: 1, stages: vec![stage], back_edge: None }
+}
+
+/// S1's drain: the node is emptied and stays in the fleet. Its allocations end within `patience`.
+pub fn drain(patience: Duration) -> Flow {
+    let stages = vec![
+        Stage { undo: undo(UndoKind::Undrain, s(300), None), ..stage(StageName::BeginDrain) },
+        Stage {
+            timeout: within(patience, FailureClass::PostDeployConnectivityFailure, "drain_timeout"),
+            ..stage(StageName::WaitForDrained)
+        },
+    ];
+    Flow { name: FlowName::Drain, version: 1, stages, back_edge: None }
+}
+
+/// Retirement: active, offline or quarantined → draining → retired. spec: S2 3.2, S5 5.8
+pub fn retire(patience: Duration) -> Flow {
+    let stages = vec![
+        Stage { node_after: Some(Status::Draining), ..stage(StageName::DisableNode) },
+        Stage {
+            timeout: within(patience, FailureClass::PostDeployConnectivityFailure, "drain_timeout"),
+            backoff: MACHINE_BACKOFF,
+            ..stage(StageName::DrainNode)
+        },
+        Stage { node_after: Some(Status::Retired), ..stage(StageName::RetireGpuaasNode) },
+    ];
+    Flow { name: FlowName::Retire, version: 1, stages, back_edge: None }
+}
+
+/// Removal of a retired node by its own agent: retired → removing → deleted. spec: S5 5.4, 5.8
+pub fn remove() -> Flow {
+    let uninstall = Stage {
+        backoff: MACHINE_BACKOFF,
+        timeout: within(s(900), FailureClass::PostDeployConnectivityFailure, "uninstall_timeout"),
+        node_during: Some(Status::Removing),
+        ..stage(StageName::UninstallAgent)
+    };
+    let stages = std::iter::once(uninstall).chain(end_of_identity()).collect();
+    Flow { name: FlowName::Remove, version: 1, stages, back_edge: None }
+}
+
+/// Removal of a retired LXD node with its instance; that the instance is gone is the proof. spec: S5 10
+pub fn remove_lxd() -> Flow {
+    let stop = Stage { node_during: Some(Status::Removing), ..stage(StageName::StopInstance) };
+    let stages = [stop, stage(StageName::DeleteInstance)].into_iter().chain(end_of_identity()).collect();
+    Flow { name: FlowName::RemoveLxd, version: 1, stages, back_edge: None }
+}
+
+fn end_of_identity() -> [Stage; 2] {
+    // The secrets go before the record, so that `deleted` never stands beside anything but `completed`. spec: S2 5.3
+    [
+        // S5 5.8: the removal may complete with a follow-up.
+        Stage { failing: Failing::Continues, ..stage(StageName::CleanupSecrets) },
+        Stage { node_after: Some(Status::Deleted), ..stage(StageName::RemoveGpuaasNodeRecord) },
+    ]
+}

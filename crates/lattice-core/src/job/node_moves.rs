@@ -1,0 +1,145 @@
+//! How the status of a job and the status of its node go together. spec: S2 4.3, 5.3
+
+use super::flow::Flow;
+use super::flows::FlowName;
+use super::state::JobState;
+use super::status::JobStatus;
+use crate::node::Status;
+
+/// The node statuses that may stand beside a job's status, after the commit that set it. spec: S2 4.3, 5.3
+pub const fn allowed_node_statuses(flow: FlowName, status: JobStatus) -> &'static [Status] {
+    match flow {
+        FlowName::OnboardingMaas | FlowName::OnboardingLxd => onboarding(status),
+        FlowName::OnboardingManual => onboarding_manual(status),
+        FlowName::Drain => &[Status::Active, Status::Offline, Status::Quarantined],
+        FlowName::Retire => retirement(status),
+        FlowName::Remove | FlowName::RemoveLxd => removal(status),
+    }
+}
+
+const fn onboarding(status: JobStatus) -> &'static [Status] {
+    use Status::{Active, Deleted, Enrolling, Quarantined};
+    match status {
+        JobStatus::Pending | JobStatus::Running | JobStatus::FailedRetryable => &[Enrolling],
+        JobStatus::FailedManualIntervention | JobStatus::Compensating => &[Enrolling, Quarantined],
+        JobStatus::Completed | JobStatus::Reconciled => &[Active],
+        JobStatus::Cancelled => &[Deleted, Quarantined],
+    }
+}
+
+const fn onboarding_manual(status: JobStatus) -> &'static [Status] {
+    use Status::{BootstrapIssued, Enrolling, Quarantined};
+    match status {
+        JobStatus::Pending | JobStatus::Running | JobStatus::FailedRetryable => &[BootstrapIssued, Enrolling],
+        JobStatus::FailedManualIntervention | JobStatus::Compensating => &[BootstrapIssued, Enrolling, Quarantined],
+        JobStatus::Completed | JobStatus::Reconciled | JobStatus::Cancelled => onboarding(status),
+    }
+}
+
+const fn retirement(status: JobStatus) -> &'static [Status] {
+    use Status::{Active, Draining, Offline, Quarantined, Retired};
+    match status {
+        JobStatus::Pending
+        | JobStatus::Running
+        | JobStatus::Compensating
+        | JobStatus::FailedRetryable
+        | JobStatus::FailedManualIntervention => &[Active, Offline, Quarantined, Draining],
+        JobStatus::Completed | JobStatus::Reconciled => &[Retired],
+        JobStatus::Cancelled => &[Active, Offline, Quarantined],
+    }
+}
+
+const fn removal(status: JobStatus) -> &'static [Status] {
+    use Status::{Deleted, Quarantined, Removing, Retired};
+    match status {
+        JobStatus::Pending => &[Retired, Removing],
+        JobStatus::Running | JobStatus::Compensating => &[Removing],
+        JobStatus::FailedRetryable | JobStatus::Cancelled => &[Retired],
+        JobStatus::FailedManualIntervention => &[Retired, Quarantined],
+        JobStatus::Completed | JobStatus::Reconciled => &[Deleted],
+    }
+}
+
+/// The statuses that a node moves through, in order, in the commit that brings its job from `before` to `after`.
+///
+/// Empty when the job asks nothing of it. Each move is an edge of the node's table; its guards still apply.
+pub fn node_moves(flow: &Flow, before: &JobState, after: &JobState, node: Status) -> Vec<Status> {
+    match after.status {
+        JobStatus::Running | JobStatus::Completed | JobStatus::Reconciled => forward(flow, before, after, node),
+        JobStatus::FailedRetryable | JobStatus::FailedManualIntervention => backward(node),
+        JobStatus::Cancelled => cancelled(flow, after, node),
+        JobStatus::Pending | JobStatus::Compensating => Vec::new(),
+    }
+}
+
+fn forward(flow: &Flow, before: &JobState, after: &JobState, node: Status) -> Vec<Status> {
+    let is_over = after.status.is_terminal();
+    let reached = flow.position(after.stage).unwrap_or(0);
+    let passed = flow.stages.iter().enumerate().take_while(|(place, _)| *place <= reached);
+    let asked = passed.flat_map(|(place, stage)| {
+        let after_it = stage.node_after.filter(|_| place < reached || is_over);
+        [stage.node_during, after_it].into_iter().flatten()
+    });
+    let mut at = node;
+    let mut moves = Vec::new();
+    for to in asked {
+        // A job leads its node out of quarantine only when it is taken up again.
+        let is_taken_up = before.status.is_failed();
+        if is_edge(at, to) && (at != Status::Quarantined || to != Status::Enrolling || is_taken_up) {
+            at = to;
+            moves.push(to);
+        }
+    }
+    moves
+}
+
+const fn is_edge(from: Status, to: Status) -> bool {
+    use Status::{Active, Deleted, Draining, Enrolling, Offline, Quarantined, Removing, Retired};
+    matches!(
+        (from, to),
+        (Quarantined, Enrolling)
+            | (Enrolling, Active)
+            | (Active | Offline | Quarantined, Draining)
+            | (Draining, Retired)
+            | (Retired, Removing)
+            | (Removing, Deleted)
+    )
+}
+
+/// A failed removal keeps the identity: the node is retired again. spec: S2 3.2
+fn backward(node: Status) -> Vec<Status> {
+    if node == Status::Removing { vec![Status::Retired] } else { Vec::new() }
+}
+
+fn cancelled(flow: &Flow, after: &JobState, node: Status) -> Vec<Status> {
+    match flow.name {
+        FlowName::OnboardingMaas | FlowName::OnboardingLxd | FlowName::OnboardingManual => {
+            cancelled_onboarding(node, flow.keeps_effects(after.highest_stage))
+        }
+        FlowName::Drain => Vec::new(),
+        FlowName::Retire => {
+            if node == Status::Draining {
+                vec![Status::Offline]
+            } else {
+                Vec::new()
+            }
+        }
+        FlowName::Remove | FlowName::RemoveLxd => backward(node),
+    }
+}
+
+/// Before its deploy, or once that is undone, nothing is left of the node; a running OS is left alone. spec: S5 4.6
+fn cancelled_onboarding(node: Status, keeps_os: bool) -> Vec<Status> {
+    match node {
+        Status::Enrolling if keeps_os => vec![Status::Quarantined],
+        Status::Enrolling | Status::BootstrapIssued => vec![Status::Deleted],
+        Status::Quarantined if !keeps_os => vec![Status::Enrolling, Status::Deleted],
+        Status::Quarantined
+        | Status::Active
+        | Status::Offline
+        | Status::Draining
+        | Status::Retired
+        | Status::Removing
+        | Status::Deleted => Vec::new(),
+    }
+}

@@ -1,0 +1,122 @@
+//! What a failure class means: try again, stop, or ask; and what to do then. spec: S5 4.7
+
+use super::flow::Flow;
+use super::operator_action::OperatorAction;
+use super::stage::StageName;
+use crate::explain::NextAction;
+use crate::failure::FailureClass;
+use crate::ids::JobId;
+
+/// Where a job stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// `failed_retryable`.
+    Retryable,
+    /// `failed_manual_intervention`.
+    Manual,
+}
+
+/// What a failure class leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disposition {
+    /// Try again as often as the stage says, then stop.
+    Retry {
+        /// Where, when the attempts are used up.
+        then: Stop,
+    },
+    /// Stop; trying the same again does not help by itself, but a safe way on exists.
+    FailRetryable,
+    /// Stop; a person must decide.
+    Manual,
+}
+
+impl Disposition {
+    /// Where a job stops when nothing is tried again any more.
+    pub const fn stop(self) -> Stop {
+        match self {
+            Self::Retry { then } => then,
+            Self::FailRetryable => Stop::Retryable,
+            Self::Manual => Stop::Manual,
+        }
+    }
+}
+
+/// What a failure of that class leads to. spec: S5 4.7
+pub const fn disposition(class: FailureClass) -> Disposition {
+    match class {
+        FailureClass::InputConfigError | FailureClass::SiteCapabilityMissing => Disposition::FailRetryable,
+        FailureClass::UpstreamTransient => Disposition::Retry { then: Stop::Retryable },
+        // Its bounded recovery is the flow's way back, taken only for the code that the flow names.
+        FailureClass::DeployCloudInitFailure => Disposition::FailRetryable,
+        FailureClass::BmcPowerFailure
+        | FailureClass::PxeDiscoveryFailure
+        | FailureClass::PostDeployConnectivityFailure
+        | FailureClass::HardwareSyncFailure
+        | FailureClass::AgentEnrollmentFailure => Disposition::Retry { then: Stop::Manual },
+        FailureClass::HardwareMismatch | FailureClass::StateAmbiguity => Disposition::Manual,
+    }
+}
+
+/// What an operator should do about a failure of that class at that stage, as a command.
+///
+/// The action is allowed from the status that [`disposition`] leads to, whatever the stage makes of it.
+pub fn recommended_next_action(flow: &Flow, class: FailureClass, stage: StageName, job: JobId) -> NextAction {
+    let (action, effect) = match class {
+        FailureClass::InputConfigError => {
+            (OperatorAction::Rerun, "once the input is put right: from the top, adopting what is there".to_owned())
+        }
+        FailureClass::SiteCapabilityMissing => {
+            (OperatorAction::Resume, format!("once the site has the capability: continue at {stage}"))
+        }
+        FailureClass::UpstreamTransient => (OperatorAction::Resume, format!("continue at {stage}")),
+        FailureClass::BmcPowerFailure => (OperatorAction::Resume, format!("once the BMC answers: continue at {stage}")),
+        FailureClass::PxeDiscoveryFailure => {
+            (OperatorAction::Resume, "once the machine boots by PXE: continue from the last safe stage".to_owned())
+        }
+        FailureClass::HardwareMismatch => (
+            OperatorAction::Resume,
+            format!("with this choice, or once the hardware is put right: continue at {stage}"),
+        ),
+        FailureClass::DeployCloudInitFailure => {
+            (OperatorAction::Resume, "release the machine and deploy it once more".to_owned())
+        }
+        FailureClass::PostDeployConnectivityFailure => {
+            (OperatorAction::Resume, format!("once the host can be reached: continue at {stage}"))
+        }
+        FailureClass::HardwareSyncFailure => (OperatorAction::Resume, "seed the hardware sync again".to_owned()),
+        FailureClass::AgentEnrollmentFailure => {
+            (OperatorAction::Resume, "wait again with a fresh enrolment token".to_owned())
+        }
+        FailureClass::StateAmbiguity if decisions(flow, stage).is_empty() => {
+            (OperatorAction::AdoptObservedState, "look again, and go on from what is proven".to_owned())
+        }
+        FailureClass::StateAmbiguity => (OperatorAction::Resume, "go on with this choice".to_owned()),
+    };
+    let command = command(action, job);
+    NextAction::Run { command: with_decision(command, flow, class, stage), effect }
+}
+
+/// The command line of an action.
+pub fn command(action: OperatorAction, job: JobId) -> String {
+    format!("lattice job {} {job}", action.verb())
+}
+
+fn with_decision(command: String, flow: &Flow, class: FailureClass, stage: StageName) -> String {
+    let asks = match class {
+        FailureClass::HardwareMismatch | FailureClass::StateAmbiguity => decisions(flow, stage),
+        FailureClass::InputConfigError
+        | FailureClass::SiteCapabilityMissing
+        | FailureClass::UpstreamTransient
+        | FailureClass::BmcPowerFailure
+        | FailureClass::PxeDiscoveryFailure
+        | FailureClass::DeployCloudInitFailure
+        | FailureClass::PostDeployConnectivityFailure
+        | FailureClass::HardwareSyncFailure
+        | FailureClass::AgentEnrollmentFailure => &[],
+    };
+    asks.first().map_or(command.clone(), |decision| format!("{command} {}", decision.flag()))
+}
+
+fn decisions(flow: &Flow, stage: StageName) -> &'static [super::operator_action::DecisionKind] {
+    flow.stage(stage).map_or(&[], |stage| stage.decisions)
+}
