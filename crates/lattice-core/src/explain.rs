@@ -1,5 +1,9 @@
 //! Refusals and explanations: what, why, what next.
 
+pub mod article;
+
+pub use article::{ARTICLES, Article};
+
 use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
