@@ -42,7 +42,8 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    /// A file made up for a test or read elsewhere.
+    /// A file made up for a test.
+    #[cfg(test)]
     pub fn new(path: &str, text: &str) -> Self {
         Self { path: path.to_owned(), text: text.to_owned() }
     }
