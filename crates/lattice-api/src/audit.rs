@@ -4,7 +4,8 @@ use lattice_core::change::AuditRow;
 use lattice_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// One row of the audit. Its `hash` is SHA-256 over `previous`, a line feed and the row's canonical JSON, in hex.
+/// One row of the audit. Its `hash` is SHA-256 over the hash before it (64 zeros for the first row), a line feed and the
+/// row's canonical JSON, in hex.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct AuditEntry {
     /// Place in the chain, dense from 1.
@@ -33,15 +34,13 @@ pub struct AuditEntry {
     pub result: String,
     /// What it belongs to.
     pub correlation: String,
-    /// Hash of the row before; 64 zeros for the first.
-    pub previous: String,
-    /// Hash of this row.
+    /// Hash of this row and the one before it.
     pub hash: String,
 }
 
 impl AuditEntry {
     /// The entry of a stored row.
-    pub fn of(seq: u64, row: AuditRow, previous: String, hash: String) -> Self {
+    pub fn of(seq: u64, row: AuditRow, hash: String) -> Self {
         Self {
             seq,
             at: row.at,
@@ -55,25 +54,7 @@ impl AuditEntry {
             after: row.after,
             result: row.result,
             correlation: row.correlation,
-            previous,
             hash,
-        }
-    }
-
-    /// The row that the hash covers.
-    pub fn row(&self) -> AuditRow {
-        AuditRow {
-            at: self.at,
-            actor: self.actor.clone(),
-            role: self.role.clone(),
-            action: self.action.clone(),
-            resource_kind: self.resource_kind.clone(),
-            resource_id: self.resource_id.clone(),
-            reason: self.reason.clone(),
-            before: self.before.clone(),
-            after: self.after.clone(),
-            result: self.result.clone(),
-            correlation: self.correlation.clone(),
         }
     }
 }
@@ -88,12 +69,16 @@ pub struct AuditQuery {
     /// At most so many rows, 1 to 1000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// Only rows on this thing, by its id.
+    /// Only rows on this kind of thing; needs `resource_id`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_kind: Option<String>,
+    /// Only rows on this thing, by its id; needs `resource_kind`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_id: Option<String>,
 }
 
-/// What verifying the whole chain found.
+/// What verifying the whole chain found. It tells a changed, missing or added row; only a hash kept elsewhere tells a cut
+/// end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct AuditVerification {
     /// Whether every hash follows from the row and the one before it.
@@ -102,10 +87,7 @@ pub struct AuditVerification {
     pub rows: u64,
     /// Hash of the last row that was checked; 64 zeros when there is none.
     pub head: String,
-    /// The first row that does not follow.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub broken_at: Option<u64>,
-    /// What is wrong with it.
+    /// The first thing that is wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }

@@ -149,6 +149,7 @@ pub fn call_of(command: &str) -> Option<ApiCall> {
         ["node", "list"] => ("GET", "/api/v1/admin/nodes".to_owned()),
         ["site", "list"] => ("GET", "/api/v1/admin/sites".to_owned()),
         ["sku", "list"] => ("GET", "/api/v1/admin/skus".to_owned()),
+        ["job", "get", job] | ["job", "get", job, "--watch"] => ("GET", format!("/api/v1/admin/jobs/{job}")),
         ["job", "list"] => ("GET", "/api/v1/admin/jobs".to_owned()),
         ["site", "probe", site] => ("POST", format!("/api/v1/admin/sites/{site}/probe")),
         ["site", "enable", site] => return Some(enable_site(site)),

@@ -48,6 +48,9 @@ pub struct Reason {
     pub fact: String,
     /// Who must act for it to change: `agent`, `operator`, `job …`, `provider`, `detector`.
     pub owner: String,
+    /// Class, when it is a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<FailureClass>,
     /// Since when it is so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,

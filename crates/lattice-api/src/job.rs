@@ -1,76 +1,29 @@
 //! Jobs: durable work of the control plane, with its stages, attempts, failure and what may be done.
 
-use std::collections::BTreeMap;
-
 use lattice_core::actor::Actor;
 use lattice_core::failure::FailureClass;
 use lattice_core::ids::{BatchId, CorrelationId, Generation, JobId, NodeId, SiteId};
-use lattice_core::job::{JobInput, JobKind, JobLease, JobOutputs, JobStatus, Observed, StageEventStatus, StageName};
+use lattice_core::job::{
+    Decisions, JobInput, JobKind, JobLease, JobOutputs, JobStatus, Observed, StageEventStatus, StageName, Wait, Warning,
+};
 use lattice_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::error::NextStep;
 
-/// What an operator asks of a job. spec: S2 8
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    utoipa::ToSchema,
-    strum::Display,
-    strum::VariantArray,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum JobAction {
-    /// Run the failed stage again.
-    RetryStage,
-    /// Continue from the last safe stage.
-    Resume,
-    /// From the top: each stage adopts what it observes.
-    Rerun,
-    /// Undo what was done, then from the top.
-    RestartClean,
-    /// Stop, and undo what can be undone.
-    Cancel,
-    /// Accept what a fresh observation proves, and go on from there.
-    AdoptObservedState,
-    /// Freeze until a person decides.
-    MarkManualInterventionRequired,
-}
+/// What an operator asks of a job; `verb()` is its word on the command line and in paths.
+pub use lattice_core::job::OperatorAction as JobAction;
 
-impl JobAction {
-    /// Its verb on the command line and in paths: `lattice job <verb> <id>`, `POST …/jobs/{id}/<verb>`.
-    pub const fn verb(self) -> &'static str {
-        match self {
-            Self::RetryStage => "retry-stage",
-            Self::Resume => "resume",
-            Self::Rerun => "rerun",
-            Self::RestartClean => "restart-clean",
-            Self::Cancel => "cancel",
-            Self::AdoptObservedState => "adopt",
-            Self::MarkManualInterventionRequired => "mark-manual-intervention",
-        }
-    }
-
-    /// Its last path segment under `/onboardings/{id}`. spec: S5 4.15
-    pub const fn onboarding_segment(self) -> &'static str {
-        match self {
-            Self::RetryStage => "retry",
-            Self::Resume
-            | Self::Rerun
-            | Self::RestartClean
-            | Self::Cancel
-            | Self::AdoptObservedState
-            | Self::MarkManualInterventionRequired => self.verb(),
-        }
+/// Last path segment of an action under `/onboardings/{id}`. spec: S5 4.15
+pub const fn onboarding_segment(action: JobAction) -> &'static str {
+    match action {
+        JobAction::RetryStage => "retry",
+        JobAction::Resume
+        | JobAction::Rerun
+        | JobAction::RestartClean
+        | JobAction::Cancel
+        | JobAction::AdoptObservedState
+        | JobAction::MarkManualInterventionRequired => action.verb(),
     }
 }
 
@@ -81,9 +34,9 @@ pub struct ActOnJob {
     /// Why.
     #[serde(default)]
     pub reason: String,
-    /// Decisions that the failed stage asked for: `boot_disk` = `nvme0n1`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub decisions: BTreeMap<String, String>,
+    /// Decisions that the failed stage asked for: `{"boot_disk": "nvme0n1"}`.
+    #[serde(default)]
+    pub decisions: Decisions,
     /// The stage that a fresh observation proves to be done; only for `adopt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proves: Option<StageName>,
@@ -118,7 +71,7 @@ pub struct JobRow {
     pub status: JobStatus,
     /// At which stage.
     pub stage: StageName,
-    /// Which attempt of that stage, from 1; 0: none yet.
+    /// Attempts of that stage that ended with an error or a timeout.
     pub attempt: u32,
     /// Class of its failure, when it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -152,13 +105,21 @@ pub struct JobView {
     /// When it moves next by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<Timestamp>,
+    /// What it waits for, and until when it looks again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<Wait>,
+    /// When the time of its stage ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
     /// Why it stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureView>,
     /// What its stages found out.
     pub outputs: JobOutputs,
-    /// Decisions that operators attached.
-    pub decisions: BTreeMap<String, String>,
+    /// What operators decided.
+    pub decisions: Decisions,
+    /// Failures that did not stop it.
+    pub warnings: Vec<Warning>,
     /// What the provider was last seen to say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<Observed>,
@@ -186,6 +147,8 @@ pub struct JobView {
 /// Why a job stopped. spec: S5 4.7, 4.12
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct FailureView {
+    /// Which stage failed.
+    pub stage: StageName,
     /// Class of the failure.
     pub class: FailureClass,
     /// What failed: `boot_disk_not_found`.

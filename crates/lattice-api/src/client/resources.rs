@@ -229,7 +229,7 @@ impl<T: Transport> Client<T> {
         self.follow(get(&["events"]).query(query)).await
     }
 
-    /// Rows of the audit, oldest first.
+    /// Rows of the audit, newest first.
     pub async fn audit(&self, query: &AuditQuery) -> Result<Page<AuditEntry>, ClientError> {
         self.send(get(&["audit"]).query(query)).await
     }
