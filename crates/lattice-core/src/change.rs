@@ -10,7 +10,7 @@ pub use derive::{AuditRow, Derived, EventRow, HistoryRow, audit_hash, derive};
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
-use crate::credential::{ApiToken, EnrollmentToken, IssuedCertificate};
+use crate::credential::{ApiToken, EnrollmentToken};
 use crate::ids::{ApiTokenId, CorrelationId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, SiteId, TokenId};
 use crate::job::{Job, StageEvent};
 use crate::node::{HostFacts, Node, NodeState, ProviderState};
@@ -115,8 +115,6 @@ pub enum Change {
     },
     /// An enrolment token row.
     EnrollmentToken(EnrollmentToken),
-    /// A certificate was signed.
-    Certificate(IssuedCertificate),
     /// An API token row.
     ApiToken(ApiToken),
     /// Something was refused, and must be seen in the audit; no row changes.
@@ -155,8 +153,6 @@ pub enum Resource {
     EnrollmentToken(TokenId),
     /// An API token.
     ApiToken(ApiTokenId),
-    /// A certificate, by serial.
-    Certificate(String),
     /// The control plane itself.
     System(String),
 }
@@ -171,7 +167,6 @@ impl Resource {
             Self::Sku(_) => "sku",
             Self::EnrollmentToken(_) => "enrollment_token",
             Self::ApiToken(_) => "api_token",
-            Self::Certificate(_) => "certificate",
             Self::System(_) => "system",
         }
     }
@@ -184,7 +179,7 @@ impl Resource {
             Self::Site(id) => id.to_string(),
             Self::EnrollmentToken(id) => id.to_string(),
             Self::ApiToken(id) => id.to_string(),
-            Self::Sku(text) | Self::Certificate(text) | Self::System(text) => text.clone(),
+            Self::Sku(text) | Self::System(text) => text.clone(),
         }
     }
 }

@@ -23,6 +23,8 @@ pub struct EnrollmentToken {
     pub expires_at: Timestamp,
     /// When it was used.
     pub used_at: Option<Timestamp>,
+    /// SHA-256 of the public key that it was used for: the same host may ask again when the answer was lost.
+    pub key_hash: Option<String>,
     /// How often its life was extended; at most [`EnrollmentToken::MAX_REFRESHES`].
     pub refreshes: u32,
     /// When it was withdrawn, with its node or its job.
@@ -72,21 +74,6 @@ pub enum TokenRefused {
     /// It belongs to another node.
     #[error("the enrolment token belongs to another node")]
     Foreign,
-}
-
-/// A certificate that the embedded CA signed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IssuedCertificate {
-    /// Serial number, in hex.
-    pub serial: String,
-    /// Whose it is.
-    pub node: NodeId,
-    /// The node's identity epoch when it was issued; a later epoch revokes it.
-    pub identity_epoch: u64,
-    /// When it was issued.
-    pub issued_at: Timestamp,
-    /// From when on it is refused.
-    pub not_after: Timestamp,
 }
 
 /// A local API token. design: 8-interfaces "Security"

@@ -5,8 +5,10 @@
 
 pub mod actor;
 pub mod change;
+pub mod command;
 pub mod credential;
 pub mod explain;
+pub mod explanation;
 pub mod failure;
 pub mod heartbeat;
 pub mod ids;

@@ -11,5 +11,5 @@ pub mod status;
 
 pub use class::NodeClass;
 pub use hold::{Hold, HoldKind};
-pub use row::{HostFacts, Node, OnboardingMode, PowerFact, ProviderState};
+pub use row::{DiskFact, GpuFact, HostFacts, NicFact, Node, OnboardingMode, PowerFact, ProviderState};
 pub use state::{Availability, DownCause, NodeState, Status};

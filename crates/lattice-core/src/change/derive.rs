@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Change, Commit, JobChange, NodeAction, NodeChange, Resource};
 use crate::ids::NodeId;
-use crate::job::JobStatus;
+use crate::job::{JobKind, JobStatus};
 use crate::node::NodeState;
 use crate::time::Timestamp;
 
@@ -125,14 +125,6 @@ pub fn derive(commit: &Commit, change: &Change) -> Derived {
             }
             derived
         }
-        Change::Certificate(certificate) => {
-            let after = json!({"node": certificate.node, "not_after": certificate.not_after,
-                "identity_epoch": certificate.identity_epoch});
-            let resource = Resource::Certificate(certificate.serial.clone());
-            let mut derived = row(commit, resource, "certificate.issued".to_owned(), Value::Null, after);
-            derived.events.clear();
-            derived
-        }
         Change::ApiToken(token) => {
             let action = if token.revoked_at.is_some() { "api_token.revoked" } else { "api_token.issued" };
             let after = json!({"name": token.name, "role": token.role});
@@ -193,7 +185,6 @@ fn row(commit: &Commit, resource: Resource, action: String, before: Value, after
         | Resource::Sku(_)
         | Resource::EnrollmentToken(_)
         | Resource::ApiToken(_)
-        | Resource::Certificate(_)
         | Resource::System(_) => None,
     };
     let events = vec![event(commit, &resource, action.clone(), node, after.clone())];
@@ -264,10 +255,10 @@ fn milestone(change: &JobChange) -> Option<String> {
         JobStatus::Pending | JobStatus::Running | JobStatus::Compensating => return None,
     };
     let noun = match change.after.kind {
-        super::super::job::JobKind::Onboarding => "onboarding",
-        super::super::job::JobKind::Drain => "drain",
-        super::super::job::JobKind::Retire => "retirement",
-        super::super::job::JobKind::Remove => "removal",
+        JobKind::Onboarding => "onboarding",
+        JobKind::Drain => "drain",
+        JobKind::Retire => "retirement",
+        JobKind::Remove => "removal",
     };
     Some(format!("node.{noun}.{what}"))
 }

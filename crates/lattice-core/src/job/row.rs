@@ -1,11 +1,16 @@
 //! The row of a job: its state, what it was asked, what its stages found out.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
-use super::{JobState, StageName};
+use super::{Flow, JobState, StageName, flows};
 use crate::actor::Actor;
+use crate::change::{Change, JobChange};
+use crate::command::Request;
 use crate::ids::{BatchId, CorrelationId, Generation, JobId, NodeId, SiteId, TokenId};
-use crate::node::PowerFact;
+use crate::node::{Node, OnboardingMode, PowerFact};
+use crate::site::{MaasPolicy, Site, SiteProvider};
 use crate::time::Timestamp;
 
 /// What a job is for.
@@ -189,8 +194,6 @@ pub struct Job {
     pub state: JobState,
     /// What its stages found out.
     pub outputs: JobOutputs,
-    /// Decisions that an operator attached: `boot_disk` = `nvme0n1`.
-    pub decisions: std::collections::BTreeMap<String, String>,
     /// What the provider was last seen to say.
     pub observed: Option<Observed>,
     /// Who runs it.
@@ -259,4 +262,88 @@ pub enum StageEventStatus {
     Compensated,
     /// It had nothing to do.
     Skipped,
+}
+
+/// A job that is about to be created.
+#[derive(Debug, Clone)]
+pub struct NewJob<'a> {
+    /// What it is for.
+    pub kind: JobKind,
+    /// On which node.
+    pub node: &'a Node,
+    /// At which site.
+    pub site: &'a Site,
+    /// What it is asked.
+    pub input: JobInput,
+    /// Part of which batch.
+    pub batch: Option<BatchId>,
+}
+
+impl NewJob<'_> {
+    /// The row of the new job: pending, at the first stage of its flow.
+    pub fn build(self, request: &Request) -> Job {
+        let id = JobId::generate(request.ids, request.now);
+        let flow = flow_for(&self.input, self.node.mode, self.site);
+        Job {
+            id,
+            kind: self.kind,
+            node: self.node.id,
+            site: self.node.site,
+            batch: self.batch,
+            hostname: self.node.hostname.clone(),
+            state: JobState::pending(id, flow.first().name, request.now),
+            input: self.input,
+            outputs: JobOutputs::default(),
+            observed: None,
+            lease: None,
+            requested_by: request.actor.clone(),
+            reason: request.reason.clone(),
+            correlation: request.correlation,
+            created_at: request.now,
+            started_at: None,
+            finished_at: None,
+            updated_at: request.now,
+            generation: Generation::FIRST,
+        }
+    }
+}
+
+/// How long a drain may last before an operator is asked: a day, the longest that work on a node usually takes.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(86_400);
+
+/// The flow that serves a job, with the values of its site's policy. Chosen anew at each turn, so that a changed
+/// policy counts from the next turn on.
+pub fn flow_for(input: &JobInput, mode: OnboardingMode, site: &Site) -> Flow {
+    match (input, &site.provider) {
+        (JobInput::OnboardMaas { .. }, SiteProvider::Maas(maas)) => flows::onboarding_maas(&maas.policy),
+        (JobInput::OnboardLxd { .. }, SiteProvider::Lxd(lxd)) => flows::onboarding_lxd(lxd),
+        // The kind of a site never changes; a row that contradicts it gets the strictest flow of its input.
+        (JobInput::OnboardMaas { .. }, SiteProvider::Manual | SiteProvider::Lxd(_)) => {
+            flows::onboarding_maas(&MaasPolicy::default())
+        }
+        (JobInput::OnboardLxd { .. }, SiteProvider::Manual | SiteProvider::Maas(_))
+        | (JobInput::OnboardManual { .. }, _) => flows::onboarding_manual(MANUAL_TOKEN_TTL),
+        (JobInput::Drain { .. }, _) => flows::drain(DRAIN_PATIENCE),
+        (JobInput::Retire { .. }, _) => flows::retire(DRAIN_PATIENCE),
+        (JobInput::Remove, _) => match mode {
+            OnboardingMode::Lxd => flows::remove_lxd(),
+            OnboardingMode::Manual | OnboardingMode::Maas | OnboardingMode::Openchami => flows::remove(),
+        },
+    }
+}
+
+/// Life of the token in a manual bootstrap command. spec: S5 3.6 `enrollment_token_ttl_seconds`
+pub const MANUAL_TOKEN_TTL: Duration = Duration::from_secs(7_200);
+
+impl Job {
+    /// The change that creates this job.
+    pub fn created(self) -> Change {
+        Change::Job(Box::new(JobChange {
+            after: self,
+            before: None,
+            cause: "created".to_owned(),
+            stage_events: Vec::new(),
+            visible: true,
+        }))
+    }
 }

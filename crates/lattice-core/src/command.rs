@@ -1,0 +1,59 @@
+//! What people and programs ask for, decided purely: rows come in, a commit or a refusal comes out.
+
+pub mod agent;
+pub mod create;
+pub mod hold;
+pub mod node;
+mod refused;
+
+pub use refused::Refused;
+
+use crate::actor::Actor;
+use crate::change::{Change, Commit, Guard};
+use crate::ids::{CorrelationId, IdSource, JobId, NodeId, OpId};
+use crate::node::availability::Effect;
+use crate::time::Timestamp;
+
+/// Who asks, when, why, and where new ids come from.
+pub struct Request<'a> {
+    /// Who.
+    pub actor: Actor,
+    /// Why, in the asker's words; may be empty.
+    pub reason: String,
+    /// When.
+    pub now: Timestamp,
+    /// Source of new ids.
+    pub ids: &'a dyn IdSource,
+    /// Makes a repeat of the same request safe.
+    pub op: OpId,
+    /// What it belongs to.
+    pub correlation: CorrelationId,
+}
+
+impl Request<'_> {
+    /// A commit of this request.
+    pub fn commit(&self, guards: Vec<Guard>, changes: Vec<Change>) -> Commit {
+        Commit {
+            op: self.op,
+            guards,
+            changes,
+            actor: self.actor.clone(),
+            reason: self.reason.clone(),
+            at: self.now,
+            correlation: self.correlation,
+        }
+    }
+}
+
+/// What a command decided: the commit, what it is about, what the transition asks of others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Planned {
+    /// To be committed as it is.
+    pub commit: Commit,
+    /// The node it is about.
+    pub node: NodeId,
+    /// The job that it created or resumed: wake its driver after the commit.
+    pub job: Option<JobId>,
+    /// What the transition asks of others.
+    pub effects: Vec<Effect>,
+}

@@ -1,0 +1,233 @@
+//! What agents bring about: enrolment, registration, being heard, falling silent. Pure decisions.
+
+use std::time::Duration;
+
+use super::Request;
+use crate::change::{Change, Commit, NodeAction, NodeChange, Resource};
+use crate::credential::EnrollmentToken;
+use crate::ids::OpId;
+use crate::node::availability::{AvailabilityEvent, Effect};
+use crate::node::health;
+use crate::node::machine::{Facts, Health, NodeEvent, decide};
+use crate::node::status::{Owner, StatusEvent};
+use crate::node::{Availability, DownCause, HostFacts, Node, Status};
+use crate::sku::Sku;
+
+/// A row that went through several transitions, each with its own commit.
+///
+/// The commits build on each other's generations: hand them over together, in order.
+pub struct Chain<'a, 'b> {
+    request: &'b Request<'a>,
+    node: Node,
+    commits: Vec<Commit>,
+    effects: Vec<Effect>,
+}
+
+/// The commits of a chain and what they ask of others.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Chained {
+    /// To be committed together, in order.
+    pub commits: Vec<Commit>,
+    /// What the transitions ask of others.
+    pub effects: Vec<Effect>,
+    /// The row after all of them.
+    pub after: Option<Node>,
+}
+
+impl<'a, 'b> Chain<'a, 'b> {
+    fn new(request: &'b Request<'a>, node: &Node) -> Self {
+        Self { request, node: node.clone(), commits: Vec::new(), effects: Vec::new() }
+    }
+
+    fn push(&mut self, change: NodeChange, mut others: Vec<Change>) {
+        self.node = change.after.clone();
+        let mut changes = vec![Change::Node(Box::new(change))];
+        changes.append(&mut others);
+        let mut commit = self.request.commit(Vec::new(), changes);
+        if !self.commits.is_empty() {
+            commit.op = OpId::generate(self.request.ids, self.request.now);
+        }
+        self.commits.push(commit);
+    }
+
+    /// Takes the edge if there is one; without one nothing happens.
+    fn try_event(&mut self, event: NodeEvent, facts: &Facts) -> bool {
+        match decide(&self.node, event, facts, self.request.now) {
+            Ok(moved) => {
+                let alert = moved.effects.contains(&Effect::Alert).then(|| Change::Note {
+                    name: "node.alert.raised".to_owned(),
+                    resource: Resource::Node(self.node.id),
+                    detail: format!("{} is {}: {}", self.node.hostname, moved.change.after.state, moved.change.cause),
+                });
+                self.effects.extend(moved.effects);
+                self.push(moved.change, alert.into_iter().collect());
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    fn done(self) -> Chained {
+        Chained { after: (!self.commits.is_empty()).then_some(self.node), commits: self.commits, effects: self.effects }
+    }
+}
+
+/// A token was accepted: the node is known from now on.
+///
+/// The token is used for that key, and a node that only had its bootstrap issued begins to enrol: in one commit, so a
+/// token is never used twice.
+pub fn enrolled(
+    request: &Request,
+    node: &Node,
+    token: &EnrollmentToken,
+    key_hash: &str,
+    boot_timeout: Duration,
+) -> Chained {
+    let facts = Facts { boot_timeout, ..Facts::of(Owner::AgentContact, request.actor.clone()) };
+    let used = EnrollmentToken {
+        used_at: Some(request.now),
+        key_hash: Some(key_hash.to_owned()),
+        generation: token.generation.next(),
+        ..token.clone()
+    };
+    let credentials = vec![Change::EnrollmentToken(used)];
+    let mut chain = Chain::new(request, node);
+    let first_contact = decide(node, NodeEvent::Status(StatusEvent::FirstContact), &facts, request.now);
+    let change = first_contact.map_or_else(
+        |_| NodeChange {
+            after: node.successor(request.now),
+            before: Some(node.state),
+            action: NodeAction::Updated,
+            cause: "enrolled".to_owned(),
+            detail: String::new(),
+        },
+        |moved| moved.change,
+    );
+    chain.push(change, credentials);
+    chain.done()
+}
+
+/// What an agent says when it registers.
+#[derive(Debug, Clone)]
+pub struct Registration<'a> {
+    /// What the host has.
+    pub facts: &'a HostFacts,
+    /// Conformance fingerprint.
+    pub fingerprint: &'a str,
+    /// Kernel boot id.
+    pub boot_id: &'a str,
+    /// Version of the agent.
+    pub agent_version: &'a str,
+    /// A minor issue it found on itself.
+    pub minor_issue: Option<&'a str>,
+    /// Address it speaks from, when the connection tells.
+    pub address: Option<&'a str>,
+}
+
+/// An agent registered: its facts are recorded, and the health check decides where the node goes.
+///
+/// Booting becomes ready; down for its silence becomes ready again; failed with another boot id boots once more.
+/// A node that is disabled stays down. spec: S1 "Booting → Ready"; design: 2-state-model "Re-registration"
+pub fn registered(
+    request: &Request,
+    node: &Node,
+    sku: &Sku,
+    registration: &Registration,
+    boot_timeout: Duration,
+) -> Chained {
+    let new_boot = node.boot_id.as_deref() != Some(registration.boot_id);
+    let health = health::check(sku, registration.facts, Some(registration.fingerprint));
+    let facts =
+        Facts { health: health.clone(), boot_timeout, new_boot, ..Facts::of(Owner::Detector, request.actor.clone()) };
+    let mut chain = Chain::new(request, node);
+    let mut after = node.successor(request.now);
+    after.boot_id = Some(registration.boot_id.to_owned());
+    after.agent_version = Some(registration.agent_version.to_owned());
+    after.fingerprint = Some(registration.fingerprint.to_owned());
+    if let Some(address) = registration.address {
+        after.address = Some(address.to_owned());
+    }
+    let detail = match &health {
+        Health::Passed => "health check passed".to_owned(),
+        Health::Failed(reasons) => format!("health check failed: {}", reasons.join("; ")),
+        Health::NotReported => String::new(),
+    };
+    let change = NodeChange {
+        after,
+        before: Some(node.state),
+        action: NodeAction::Registered,
+        cause: if new_boot { "new_boot".to_owned() } else { "same_boot".to_owned() },
+        detail,
+    };
+    chain.push(change, vec![Change::HostFacts { node: node.id, facts: registration.facts.clone() }]);
+    let availability = NodeEvent::Availability;
+    if matches!(chain.node.state.availability, Availability::Unknown | Availability::Failed) {
+        chain.try_event(availability(AvailabilityEvent::AgentRegistered), &facts);
+    }
+    if health == Health::Passed {
+        chain.try_event(availability(AvailabilityEvent::HealthPassed), &facts);
+        if chain.node.state.availability == Availability::Degraded && registration.minor_issue.is_none() {
+            recover_degraded(&mut chain, &facts);
+        }
+    }
+    if let Some(issue) = registration.minor_issue {
+        report_issue(&mut chain, issue, &facts);
+    }
+    chain.done()
+}
+
+/// A heartbeat said something new: the node is heard again, its minor issue or its fingerprint changed.
+pub fn heard(request: &Request, node: &Node, minor_issue: Option<&str>, fingerprint: Option<&str>) -> Chained {
+    let facts = Facts::of(Owner::Detector, request.actor.clone());
+    let mut chain = Chain::new(request, node);
+    if let Some(fingerprint) = fingerprint.filter(|new| node.fingerprint.as_deref() != Some(new)) {
+        let mut after = node.successor(request.now);
+        after.fingerprint = Some(fingerprint.to_owned());
+        let change = NodeChange {
+            after,
+            before: Some(node.state),
+            action: NodeAction::Updated,
+            cause: "fingerprint".to_owned(),
+            detail: String::new(),
+        };
+        chain.push(change, Vec::new());
+    }
+    match minor_issue {
+        Some(issue) => report_issue(&mut chain, issue, &facts),
+        None if chain.node.state.availability == Availability::Degraded => recover_degraded(&mut chain, &facts),
+        None => {}
+    }
+    chain.done()
+}
+
+fn report_issue(chain: &mut Chain, issue: &str, facts: &Facts) {
+    if chain.node.state.availability == Availability::Ready {
+        let facts = Facts { reason: issue.to_owned(), ..facts.clone() };
+        chain.try_event(NodeEvent::Availability(AvailabilityEvent::MinorIssue), &facts);
+    }
+}
+
+/// No minor issue is left: the row forgets it in the very decision that lets the node recover.
+fn recover_degraded(chain: &mut Chain, facts: &Facts) {
+    let clean = Node { minor_issue: None, ..chain.node.clone() };
+    if let Ok(moved) =
+        decide(&clean, NodeEvent::Availability(AvailabilityEvent::HeartbeatBack), facts, chain.request.now)
+    {
+        chain.effects.extend(moved.effects);
+        chain.push(moved.change, Vec::new());
+    }
+}
+
+/// A verdict of the detector: silence, a late boot.
+pub fn judged(request: &Request, node: &Node, event: AvailabilityEvent, detail: String) -> Chained {
+    let facts = Facts { reason: detail, class: node.class, ..Facts::of(Owner::Detector, request.actor.clone()) };
+    let mut chain = Chain::new(request, node);
+    chain.try_event(NodeEvent::Availability(event), &facts);
+    chain.done()
+}
+
+/// Whether an agent of this node has to register again before it may be heard: it was down for its silence, so its
+/// ownership is lost. design: 2-state-model "Re-registration"
+pub fn must_register_again(node: &Node) -> bool {
+    node.state.status == Status::Deleted || node.down_cause == Some(DownCause::HeartbeatLost)
+}

@@ -1,0 +1,201 @@
+//! Bringing a machine in: by the bootstrap command, through MAAS, as an LXD instance.
+
+use std::net::IpAddr;
+
+use super::{Planned, Refused, Request};
+use crate::change::{Change, Guard, NodeAction, NodeChange};
+use crate::credential::EnrollmentToken;
+use crate::ids::{Generation, NodeId, TokenId};
+use crate::job::{JobInput, JobKind, NewJob};
+use crate::node::{Availability, Node, NodeClass, NodeState, OnboardingMode, Status};
+use crate::site::{Site, SiteProvider, SiteStatus};
+use crate::sku::Sku;
+
+/// A machine as an operator names it.
+#[derive(Debug, Clone)]
+pub struct NewNode<'a> {
+    /// Where.
+    pub site: &'a Site,
+    /// What kind of machine.
+    pub sku: &'a Sku,
+    /// Its name.
+    pub hostname: String,
+    /// Its default class.
+    pub class: NodeClass,
+}
+
+/// A token that the caller drew; only its hash comes in here.
+#[derive(Debug, Clone)]
+pub struct DrawnToken {
+    /// SHA-256 of the token, in hex.
+    pub hash: String,
+    /// How long it may be used, in seconds.
+    pub ttl_seconds: u64,
+}
+
+/// Creates a node that an operator bootstraps by hand, with its token and the job that waits for it.
+///
+/// # Errors
+/// Bad hostname, disabled site, or a site that is not manual.
+pub fn manual(request: &Request, new: &NewNode, token: &DrawnToken) -> Result<Planned, Refused> {
+    match &new.site.provider {
+        SiteProvider::Manual => {}
+        other @ (SiteProvider::Maas(_) | SiteProvider::Lxd(_)) => {
+            return Err(wrong_kind(new.site, other.kind(), "manual"));
+        }
+    }
+    let mut node = row(request, new, OnboardingMode::Manual, Status::BootstrapIssued)?;
+    let input = JobInput::OnboardManual { hostname: node.hostname.clone() };
+    let job = NewJob { kind: JobKind::Onboarding, node: &node, site: new.site, input, batch: None }.build(request);
+    node.owning_job = Some(job.id);
+    let issued = EnrollmentToken {
+        id: TokenId::generate(request.ids, request.now),
+        node: node.id,
+        job: Some(job.id),
+        hash: token.hash.clone(),
+        issued_at: request.now,
+        expires_at: request.now + std::time::Duration::from_secs(token.ttl_seconds),
+        used_at: None,
+        key_hash: None,
+        refreshes: 0,
+        revoked_at: None,
+        generation: Generation::FIRST,
+    };
+    let mut planned = onboarding(request, node, job);
+    planned.commit.changes.push(Change::EnrollmentToken(issued));
+    Ok(planned)
+}
+
+/// Accepts an onboarding through MAAS. spec: S5 4.1
+///
+/// # Errors
+/// Bad hostname or address, disabled site, or a site that is not MAAS.
+pub fn maas(request: &Request, new: &NewNode, ipmi_ip: &str, pxe_mac: Option<String>) -> Result<Planned, Refused> {
+    match &new.site.provider {
+        SiteProvider::Maas(_) => {}
+        other @ (SiteProvider::Manual | SiteProvider::Lxd(_)) => {
+            return Err(wrong_kind(new.site, other.kind(), "maas"));
+        }
+    }
+    let address: IpAddr = ipmi_ip.parse().map_err(|_| Refused::Invalid {
+        field: "ipmi_ip",
+        problem: format!("must be an IP address such as 10.176.16.128, not `{ipmi_ip}`"),
+    })?;
+    if let Some(mac) = &pxe_mac {
+        check_mac(mac)?;
+    }
+    let mut node = row(request, new, OnboardingMode::Maas, Status::Enrolling)?;
+    node.bmc_address = Some(address.to_string());
+    let input = JobInput::OnboardMaas { hostname: node.hostname.clone(), ipmi_ip: address.to_string(), pxe_mac };
+    let job = NewJob { kind: JobKind::Onboarding, node: &node, site: new.site, input, batch: None }.build(request);
+    node.owning_job = Some(job.id);
+    Ok(onboarding(request, node, job))
+}
+
+/// Accepts an onboarding as an LXD instance. spec: S5 10
+///
+/// # Errors
+/// Bad hostname, disabled site, or a site that is not LXD.
+pub fn lxd(request: &Request, new: &NewNode) -> Result<Planned, Refused> {
+    match &new.site.provider {
+        SiteProvider::Lxd(_) => {}
+        other @ (SiteProvider::Manual | SiteProvider::Maas(_)) => {
+            return Err(wrong_kind(new.site, other.kind(), "lxd"));
+        }
+    }
+    let mut node = row(request, new, OnboardingMode::Lxd, Status::Enrolling)?;
+    let input = JobInput::OnboardLxd { hostname: node.hostname.clone() };
+    let job = NewJob { kind: JobKind::Onboarding, node: &node, site: new.site, input, batch: None }.build(request);
+    node.owning_job = Some(job.id);
+    Ok(onboarding(request, node, job))
+}
+
+fn wrong_kind(site: &Site, kind: &'static str, needed: &'static str) -> Refused {
+    Refused::WrongSiteKind { site: site.name.clone(), kind, needed }
+}
+
+fn onboarding(request: &Request, node: Node, job: crate::job::Job) -> Planned {
+    let (id, job_id) = (node.id, job.id);
+    let guards = vec![Guard::HostnameFree { hostname: node.hostname.clone() }];
+    let change = NodeChange {
+        before: None,
+        action: NodeAction::Created,
+        cause: node.mode.to_string(),
+        detail: request.reason.clone(),
+        after: node,
+    };
+    let changes = vec![Change::Node(Box::new(change)), job.created()];
+    Planned { commit: request.commit(guards, changes), node: id, job: Some(job_id), effects: Vec::new() }
+}
+
+fn row(request: &Request, new: &NewNode, mode: OnboardingMode, status: Status) -> Result<Node, Refused> {
+    if new.site.status == SiteStatus::Disabled {
+        return Err(Refused::SiteDisabled { site: new.site.name.clone() });
+    }
+    Ok(Node {
+        id: NodeId::generate(request.ids, request.now),
+        hostname: check_hostname(&new.hostname)?,
+        site: new.site.id,
+        sku: new.sku.name.clone(),
+        class: new.class,
+        mode,
+        state: NodeState::new(status, Availability::Unknown),
+        status_since: request.now,
+        availability_since: request.now,
+        down_cause: None,
+        deadline: None,
+        boot_failures: 0,
+        drain_intent: false,
+        minor_issue: None,
+        identity_epoch: 1,
+        boot_id: None,
+        agent_version: None,
+        fingerprint: None,
+        address: None,
+        bmc_address: None,
+        provider_ref: None,
+        owning_job: None,
+        holds: Vec::new(),
+        created_at: request.now,
+        updated_at: request.now,
+        generation: Generation::FIRST,
+    })
+}
+
+/// A hostname: 1 to 63 letters, digits and hyphens, no hyphen at either end; kept in lower case.
+///
+/// # Errors
+/// Anything else, naming the field.
+pub fn check_hostname(text: &str) -> Result<String, Refused> {
+    let fine = (1..=63).contains(&text.len())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+        && !text.starts_with('-')
+        && !text.ends_with('-');
+    if fine {
+        return Ok(text.to_ascii_lowercase());
+    }
+    let given: String = text.chars().take(70).collect();
+    Err(Refused::Invalid {
+        field: "hostname",
+        problem: format!(
+            "must be 1 to 63 letters, digits and hyphens, with no hyphen at either end, such as c07u43, not `{given}`"
+        ),
+    })
+}
+
+/// A hardware address such as `52:54:00:00:00:13`.
+///
+/// # Errors
+/// Anything else, naming the field.
+pub fn check_mac(text: &str) -> Result<(), Refused> {
+    let parts: Vec<&str> = text.split(':').collect();
+    let fine =
+        parts.len() == 6 && parts.iter().all(|part| part.len() == 2 && part.chars().all(|c| c.is_ascii_hexdigit()));
+    if fine {
+        return Ok(());
+    }
+    Err(Refused::Invalid {
+        field: "pxe_mac",
+        problem: "must be six pairs of hexadecimal digits, such as 52:54:00:00:00:13".to_owned(),
+    })
+}

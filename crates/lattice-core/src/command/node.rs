@@ -1,0 +1,261 @@
+//! Commands on one node: the operator's verbs of S1 and S2.
+
+use super::{Planned, Refused, Request};
+use crate::change::{Change, Guard, NodeAction, NodeChange};
+use crate::job::{Disposal, Job, JobInput, JobKind, JobStatus, NewJob};
+use crate::node::availability::AvailabilityEvent;
+use crate::node::machine::{Facts, Health, Moved, NodeEvent, decide};
+use crate::node::status::{Owner, StatusEvent};
+use crate::node::{DownCause, HoldKind, Node, Status};
+use crate::site::Site;
+
+/// What is known about a node when a command comes in.
+#[derive(Debug, Clone)]
+pub struct Known<'a> {
+    /// Its row.
+    pub node: &'a Node,
+    /// Its unfinished or failed owning job, if one stands.
+    pub job: Option<&'a Job>,
+    /// Fresh health, judged against its SKU.
+    pub health: Health,
+    /// Work that still runs on it, as its agent reported last.
+    pub live_allocations: u32,
+    /// Its site.
+    pub site: &'a Site,
+}
+
+impl Known<'_> {
+    fn facts(&self, request: &Request) -> Facts {
+        Facts {
+            reason: request.reason.clone(),
+            health: self.health.clone(),
+            class: self.node.class,
+            live_allocations: self.live_allocations,
+            boot_timeout: self.site.heartbeat.boot_timeout(),
+            ..Facts::of(Owner::Operator, request.actor.clone())
+        }
+    }
+
+    fn moved(&self, request: &Request, event: NodeEvent) -> Result<Moved, Refused> {
+        Ok(decide(self.node, event, &self.facts(request), request.now)?)
+    }
+
+    /// Refuses while a job that is not finished owns the node.
+    fn not_busy(&self) -> Result<(), Refused> {
+        match self.job.filter(|job| !job.state.status.is_terminal()) {
+            None => Ok(()),
+            Some(job) => Err(Refused::Busy {
+                hostname: self.node.hostname.clone(),
+                job: job.id,
+                kind: job.kind,
+                status: job.state.status,
+            }),
+        }
+    }
+
+    fn simple(&self, request: &Request, event: NodeEvent) -> Result<Planned, Refused> {
+        let moved = self.moved(request, event)?;
+        Ok(planned(self.node, request, moved, None))
+    }
+
+    /// Moves the node and creates the job that owns it, in one commit.
+    fn with_job(
+        &self,
+        request: &Request,
+        event: NodeEvent,
+        kind: JobKind,
+        input: JobInput,
+    ) -> Result<Planned, Refused> {
+        self.not_busy()?;
+        let job = NewJob { kind, node: self.node, site: self.site, input, batch: None }.build(request);
+        let facts = Facts { job: Some(job.id), ..self.facts(request) };
+        let mut moved = decide(self.node, event, &facts, request.now)?;
+        moved.change.after.owning_job = Some(job.id);
+        Ok(planned(self.node, request, moved, Some(job)))
+    }
+}
+
+fn planned(node: &Node, request: &Request, moved: Moved, job: Option<Job>) -> Planned {
+    let mut changes = vec![Change::Node(Box::new(moved.change))];
+    let mut guards = Vec::new();
+    let id = job.as_ref().map(|job| job.id);
+    if let Some(job) = job {
+        guards.push(Guard::NoLiveJob { node: node.id });
+        changes.push(job.created());
+    }
+    Planned { commit: request.commit(guards, changes), node: node.id, job: id, effects: moved.effects }
+}
+
+/// S1's drain: no new work; running work ends, is checkpointed (urgent) or moves.
+///
+/// # Errors
+/// Not ready or degraded, enrolling, being retired, or owned by another job.
+pub fn drain(known: &Known, request: &Request, urgent: bool) -> Result<Planned, Refused> {
+    let event = if urgent { AvailabilityEvent::DrainUrgently } else { AvailabilityEvent::Drain };
+    known.with_job(request, NodeEvent::Availability(event), JobKind::Drain, JobInput::Drain { urgent })
+}
+
+/// Takes a draining or drained node back. Its health check must pass.
+///
+/// # Errors
+/// Not draining or drained, being retired or removed, or unhealthy.
+pub fn undrain(known: &Known, request: &Request) -> Result<Planned, Refused> {
+    known.simple(request, NodeEvent::Availability(AvailabilityEvent::Undrain))
+}
+
+/// Down at once; heartbeats do not undo it.
+///
+/// # Errors
+/// Never heard of, or deleted.
+pub fn disable(known: &Known, request: &Request) -> Result<Planned, Refused> {
+    known.simple(request, NodeEvent::Availability(AvailabilityEvent::Disable))
+}
+
+/// Gives a disabled node back: to ready when it is down for that and healthy, else only the hold is cleared.
+///
+/// # Errors
+/// Not disabled, or down for it and not healthy.
+pub fn enable(known: &Known, request: &Request) -> Result<Planned, Refused> {
+    let node = known.node;
+    if node.down_cause == Some(DownCause::Disabled) {
+        return known.simple(request, NodeEvent::Availability(AvailabilityEvent::Enable));
+    }
+    if node.hold(HoldKind::Disabled).is_none() {
+        return Err(Refused::NoSuchHold { hostname: node.hostname.clone(), kind: HoldKind::Disabled });
+    }
+    Ok(super::hold::cleared(node, request, HoldKind::Disabled))
+}
+
+/// Blocks it from scheduling until it is proven healthy.
+///
+/// # Errors
+/// Neither active nor offline; enrolling nodes are blocked through their onboarding.
+pub fn quarantine(known: &Known, request: &Request) -> Result<Planned, Refused> {
+    let event = match known.node.state.status {
+        Status::Enrolling => StatusEvent::Block,
+        Status::Draining => StatusEvent::CleanupFailed,
+        Status::BootstrapIssued
+        | Status::Active
+        | Status::Offline
+        | Status::Quarantined
+        | Status::Retired
+        | Status::Removing
+        | Status::Deleted => StatusEvent::Quarantine,
+    };
+    known.simple(request, NodeEvent::Status(event))
+}
+
+/// Takes a quarantined node back once it is proven healthy.
+///
+/// # Errors
+/// Not quarantined, not healthy, or its availability forbids it.
+pub fn recover(known: &Known, request: &Request) -> Result<Planned, Refused> {
+    known.simple(request, NodeEvent::Status(StatusEvent::Recover))
+}
+
+/// Takes it out of scheduling for good and keeps its identity; a job drains it.
+///
+/// # Errors
+/// Not active, offline or quarantined; or owned by another job.
+pub fn retire(known: &Known, request: &Request, disposal: Disposal) -> Result<Planned, Refused> {
+    known.with_job(request, NodeEvent::Status(StatusEvent::Retire), JobKind::Retire, JobInput::Retire { disposal })
+}
+
+/// Takes a retired node back, same identity.
+///
+/// # Errors
+/// Not retired, not drained, or not healthy.
+pub fn reactivate(known: &Known, request: &Request) -> Result<Planned, Refused> {
+    known.simple(request, NodeEvent::Status(StatusEvent::Reactivate))
+}
+
+/// Removes a retired node: its OS or instance goes, then its identity ends.
+///
+/// # Errors
+/// Not retired, or owned by another job.
+pub fn remove(known: &Known, request: &Request) -> Result<Planned, Refused> {
+    known.with_job(request, NodeEvent::Status(StatusEvent::Remove), JobKind::Remove, JobInput::Remove)
+}
+
+/// Withdraws a bootstrap that nobody used.
+///
+/// # Errors
+/// The node was heard already.
+pub fn withdraw(known: &Known, request: &Request) -> Result<Planned, Refused> {
+    known.simple(request, NodeEvent::Status(StatusEvent::Withdraw))
+}
+
+/// Boots it again through its provider.
+///
+/// # Errors
+/// Not unknown, drained, down or failed.
+pub fn reboot(known: &Known, request: &Request) -> Result<Planned, Refused> {
+    known.simple(request, NodeEvent::Availability(AvailabilityEvent::Reboot))
+}
+
+/// Resumes, or creates anew, the job that owns a draining or removing node; a live one is success without a duplicate.
+/// spec: S2 8
+///
+/// # Errors
+/// Nothing of the node is in progress.
+pub fn resume(known: &Known, request: &Request) -> Result<ResumeNode, Refused> {
+    let node = known.node;
+    let wanted = match node.state.status {
+        Status::Draining => Some((JobKind::Retire, JobInput::Retire { disposal: Disposal::Keep })),
+        Status::Removing => Some((JobKind::Remove, JobInput::Remove)),
+        Status::BootstrapIssued
+        | Status::Enrolling
+        | Status::Active
+        | Status::Offline
+        | Status::Quarantined
+        | Status::Retired
+        | Status::Deleted => None,
+    };
+    if let Some(job) = known.job {
+        match job.state.status {
+            JobStatus::Pending | JobStatus::Running | JobStatus::Compensating => return Ok(ResumeNode::Live(job.id)),
+            JobStatus::FailedRetryable | JobStatus::FailedManualIntervention => return Ok(ResumeNode::Job(job.id)),
+            JobStatus::Completed | JobStatus::Cancelled | JobStatus::Reconciled => {}
+        }
+    }
+    let Some((kind, input)) = wanted else {
+        return Err(Refused::NothingToResume { hostname: node.hostname.clone(), state: node.state });
+    };
+    let job = NewJob { kind, node, site: known.site, input, batch: None }.build(request);
+    let mut after = node.successor(request.now);
+    after.owning_job = Some(job.id);
+    let change = NodeChange {
+        after,
+        before: Some(node.state),
+        action: NodeAction::Updated,
+        cause: "resume".to_owned(),
+        detail: "its owning job was lost and is created anew".to_owned(),
+    };
+    let moved = Moved { change, effects: Vec::new() };
+    Ok(ResumeNode::Created(Box::new(planned(node, request, moved, Some(job)))))
+}
+
+/// What resuming a node came to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ResumeNode {
+    /// Its job is live: nothing to do.
+    Live(crate::ids::JobId),
+    /// Its job failed: resume that job.
+    Job(crate::ids::JobId),
+    /// Its job was lost: this commit creates another.
+    Created(Box<Planned>),
+}
+
+/// Revokes every certificate of the node issued so far, at once.
+pub fn revoke_certificates(known: &Known, request: &Request) -> Planned {
+    let mut after = known.node.successor(request.now);
+    after.identity_epoch += 1;
+    let change = NodeChange {
+        after,
+        before: Some(known.node.state),
+        action: NodeAction::Revoked,
+        cause: "revoke_certificates".to_owned(),
+        detail: request.reason.clone(),
+    };
+    planned(known.node, request, Moved { change, effects: Vec::new() }, None)
+}

@@ -1,0 +1,146 @@
+//! Why a command was refused.
+
+use crate::explain::{Code, Explain, NextAction};
+use crate::ids::JobId;
+use crate::job::{JobKind, JobStatus};
+use crate::node::machine;
+use crate::node::{HoldKind, NodeState};
+
+/// A command that does nothing, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The node's state machine has no such edge, or its condition is not met.
+    #[error(transparent)]
+    State(#[from] machine::Refused),
+    /// Another job is responsible for the node.
+    #[error("{hostname} belongs to a {kind} job that is {status}")]
+    Busy {
+        /// Which node.
+        hostname: String,
+        /// The job.
+        job: JobId,
+        /// What it is for.
+        kind: JobKind,
+        /// Where it stands.
+        status: JobStatus,
+    },
+    /// There is nothing to resume.
+    #[error("{hostname} is {state}: no lifecycle job of it is in progress")]
+    NothingToResume {
+        /// Which node.
+        hostname: String,
+        /// Where it stands.
+        state: NodeState,
+    },
+    /// The site takes no new work.
+    #[error("site {site} is disabled")]
+    SiteDisabled {
+        /// Its name.
+        site: String,
+    },
+    /// The site is of another kind than the request needs.
+    #[error("site {site} is a {kind} site: this needs a {needed} site")]
+    WrongSiteKind {
+        /// Its name.
+        site: String,
+        /// What it is.
+        kind: &'static str,
+        /// What is needed.
+        needed: &'static str,
+    },
+    /// A text is not acceptable.
+    #[error("`{field}` {problem}")]
+    Invalid {
+        /// Name of the field.
+        field: &'static str,
+        /// What is wrong with it, and what would be right.
+        problem: String,
+    },
+    /// The hold belongs to the code that set it.
+    #[error("hold `{kind}` on {hostname} is not set or cleared by hand")]
+    HoldNotManual {
+        /// Which node.
+        hostname: String,
+        /// Which hold.
+        kind: HoldKind,
+    },
+    /// There is no such hold.
+    #[error("{hostname} has no hold `{kind}`")]
+    NoSuchHold {
+        /// Which node.
+        hostname: String,
+        /// Which hold.
+        kind: HoldKind,
+    },
+}
+
+impl Explain for Refused {
+    fn code(&self) -> Code {
+        match self {
+            Self::State(refused) => refused.code(),
+            Self::Busy { .. } => Code::NodeBusy,
+            Self::NothingToResume { .. } => Code::NodeState,
+            Self::SiteDisabled { .. } => Code::SiteDisabled,
+            Self::WrongSiteKind { .. } | Self::Invalid { .. } => Code::Invalid,
+            Self::HoldNotManual { .. } | Self::NoSuchHold { .. } => Code::NodeHeld,
+        }
+    }
+
+    fn because(&self) -> Vec<String> {
+        match self {
+            Self::State(refused) => refused.because(),
+            Self::Busy { job, .. } => vec![format!("job {job} owns it until it ends or is cancelled")],
+            Self::NothingToResume { .. } => {
+                vec!["only draining and removing nodes, and failed jobs, resume".to_owned()]
+            }
+            Self::SiteDisabled { .. } => vec!["a disabled site accepts no new onboarding".to_owned()],
+            Self::WrongSiteKind { .. } | Self::Invalid { .. } => Vec::new(),
+            Self::HoldNotManual { kind, .. } => match kind {
+                HoldKind::Disabled => vec!["`disable` sets it, `enable` clears it".to_owned()],
+                HoldKind::WipeRequired | HoldKind::WipeFailed => {
+                    vec!["only a committed wipe confirmation clears it".to_owned()]
+                }
+                HoldKind::Maintenance
+                | HoldKind::ConformanceDrift
+                | HoldKind::AgentUpgrade
+                | HoldKind::Rollout
+                | HoldKind::Drift => vec!["it belongs to the job that set it".to_owned()],
+            },
+            Self::NoSuchHold { .. } => Vec::new(),
+        }
+    }
+
+    fn next_actions(&self) -> Vec<NextAction> {
+        match self {
+            Self::State(refused) => refused.next_actions(),
+            Self::Busy { job, .. } => vec![
+                NextAction::run(format!("lattice explain job {job}"), "says what that job waits for"),
+                NextAction::run(format!("lattice job cancel {job}"), "stops it and undoes what can be undone"),
+            ],
+            Self::NothingToResume { hostname, .. } | Self::NoSuchHold { hostname, .. } => {
+                vec![NextAction::run(format!("lattice explain node {hostname}"), "says where it stands")]
+            }
+            Self::SiteDisabled { site } => {
+                vec![NextAction::run(format!("lattice site enable {site}"), "lets new work start there")]
+            }
+            Self::WrongSiteKind { .. } => vec![NextAction::run("lattice site list", "shows the sites and their kinds")],
+            Self::Invalid { field, problem } => {
+                vec![NextAction::Fix { what: format!("give another `{field}`: it {problem}") }]
+            }
+            Self::HoldNotManual { hostname, kind } => match kind {
+                HoldKind::Disabled => {
+                    vec![NextAction::run(format!("lattice node enable {hostname}"), "clears the hold `disabled`")]
+                }
+                HoldKind::Maintenance
+                | HoldKind::ConformanceDrift
+                | HoldKind::AgentUpgrade
+                | HoldKind::Rollout
+                | HoldKind::Drift
+                | HoldKind::WipeRequired
+                | HoldKind::WipeFailed => {
+                    vec![NextAction::run(format!("lattice explain node {hostname}"), "says who owns the hold")]
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Why a node is not schedulable.
+
+use super::{Explanation, Unmet};
+use crate::explain::NextAction;
+use crate::heartbeat::detector;
+use crate::job::{Job, JobStatus};
+use crate::node::class::SilenceTimes;
+use crate::node::machine::Health;
+use crate::node::{Availability, DownCause, Hold, HoldKind, Node, Status};
+use crate::time::{Timestamp, human};
+
+/// What else is known about a node when it is explained.
+#[derive(Debug, Clone)]
+pub struct NodeContext<'a> {
+    /// Its owning job, or the last one that failed.
+    pub job: Option<&'a Job>,
+    /// When it was heard last, if this server knows.
+    pub last_heard: Option<Timestamp>,
+    /// Times of its class at its site.
+    pub times: SilenceTimes,
+    /// Its health, judged against its SKU.
+    pub health: &'a Health,
+}
+
+/// Explains a node: every unmet condition of being schedulable, and what would meet it.
+pub fn node(node: &Node, context: &NodeContext, now: Timestamp) -> Explanation {
+    let mut story = Story { node, context, now, because: Vec::new(), next: Vec::new() };
+    story.job();
+    story.status();
+    story.availability();
+    for hold in node.holds.iter().filter(|hold| hold.is_in_force(now)) {
+        story.hold(hold);
+    }
+    story.finish()
+}
+
+struct Story<'a> {
+    node: &'a Node,
+    context: &'a NodeContext<'a>,
+    now: Timestamp,
+    because: Vec<Unmet>,
+    next: Vec<NextAction>,
+}
+
+impl Story<'_> {
+    fn unmet(&mut self, what: String, since: Timestamp, owner: &str) {
+        self.because.push(Unmet { what, since: Some(since), owner: owner.to_owned(), class: None });
+    }
+
+    fn run(&mut self, command: String, effect: &str) {
+        let action = NextAction::run(command, effect);
+        if !self.next.contains(&action) {
+            self.next.push(action);
+        }
+    }
+
+    fn job(&mut self) {
+        let Some(job) = self.context.job else { return };
+        let about = super::job(job, self.now);
+        if !about.fine {
+            self.because.extend(about.because);
+            self.next.extend(about.next);
+        }
+    }
+
+    fn status(&mut self) {
+        let node = self.node;
+        let host = &node.hostname;
+        let since = node.status_since;
+        match node.state.status {
+            Status::Active => {}
+            Status::BootstrapIssued => {
+                self.unmet("its bootstrap command was not run yet".to_owned(), since, "operator");
+                self.run(
+                    format!("lattice node bootstrap {host}"),
+                    "prints the command to run on the host, with a new token",
+                );
+                self.run(format!("lattice node withdraw {host} --yes"), "gives up on it");
+            }
+            Status::Enrolling => self.unmet("it is being onboarded".to_owned(), since, "onboarding job"),
+            // Offline follows availability: the reason is said there.
+            Status::Offline => {}
+            Status::Quarantined => {
+                self.unmet("it is quarantined: blocked until proven healthy".to_owned(), since, "operator");
+                self.run(format!("lattice node recover {host}"), "takes it back once its health check passes");
+                self.run(format!("lattice node retire {host} --yes"), "drains it and takes it out of the fleet");
+            }
+            Status::Draining => {
+                self.unmet("it is being retired".to_owned(), since, "retirement job");
+                if !self.has_live_job() {
+                    self.run(format!("lattice node resume {host}"), "resumes, or creates anew, the job that owns it");
+                }
+            }
+            Status::Retired => {
+                self.unmet("it is retired".to_owned(), since, "operator");
+                self.run(format!("lattice node reactivate {host}"), "takes it back, same identity");
+                self.run(format!("lattice node remove {host} --yes"), "ends its identity");
+            }
+            Status::Removing => {
+                self.unmet("it is being removed".to_owned(), since, "removal job");
+                if !self.has_live_job() {
+                    self.run(format!("lattice node resume {host}"), "resumes, or creates anew, the job that owns it");
+                }
+            }
+            Status::Deleted => self.unmet("it is deleted; its identity is never reused".to_owned(), since, "nobody"),
+        }
+    }
+
+    fn has_live_job(&self) -> bool {
+        self.context.job.is_some_and(|job| {
+            matches!(job.state.status, JobStatus::Pending | JobStatus::Running | JobStatus::Compensating)
+        })
+    }
+
+    fn availability(&mut self) {
+        let node = self.node;
+        let host = &node.hostname;
+        let since = node.availability_since;
+        match node.state.availability {
+            Availability::Ready => {}
+            Availability::Unknown => {
+                if !matches!(node.state.status, Status::BootstrapIssued | Status::Deleted) {
+                    self.unmet("its agent was never heard".to_owned(), since, "agent");
+                }
+            }
+            Availability::Booting => self.booting(),
+            Availability::Degraded => self.degraded(),
+            Availability::Down => self.down(),
+            Availability::Draining => self.unmet("it is being emptied".to_owned(), since, "drain"),
+            Availability::Drained => {
+                self.unmet("it is drained: empty, and safe for maintenance".to_owned(), since, "operator");
+                if !matches!(node.state.status, Status::Draining | Status::Retired | Status::Removing) {
+                    self.run(format!("lattice node undrain {host}"), "takes it back into scheduling");
+                }
+            }
+            Availability::Failed => {
+                self.unmet("its boot failed".to_owned(), since, "operator");
+                self.run(format!("lattice node reboot {host} --yes"), "boots it again through its provider");
+            }
+        }
+    }
+
+    fn booting(&mut self) {
+        let node = self.node;
+        let what = node.deadline.map_or_else(
+            || "it is booting".to_owned(),
+            |deadline| {
+                format!("it is booting; failed in {} unless its agent registers", human(deadline.since(self.now)))
+            },
+        );
+        self.unmet(what, node.availability_since, "agent");
+        self.health();
+    }
+
+    fn health(&mut self) {
+        match self.context.health {
+            Health::Passed | Health::NotReported => {}
+            Health::Failed(reasons) => {
+                for reason in reasons {
+                    self.unmet(format!("health check: {reason}"), self.node.availability_since, "host");
+                }
+                self.next.push(NextAction::Fix {
+                    what: "bring the host to what its SKU asks, or give it another SKU".to_owned(),
+                });
+            }
+        }
+    }
+
+    fn degraded(&mut self) {
+        let node = self.node;
+        if let Some(issue) = &node.minor_issue {
+            self.unmet(format!("minor issue: {issue}"), node.availability_since, "host");
+            return;
+        }
+        let heard = self.context.last_heard.unwrap_or(node.availability_since);
+        let left = detector::watch(node, self.context.times, heard)
+            .silence
+            .map(|tolerated| (heard + tolerated).since(self.now))
+            .unwrap_or_default();
+        let silent = human(self.now.since(heard));
+        self.unmet(format!("no heartbeat for {silent}; down in {} unless it returns", human(left)), heard, "agent");
+        self.next.push(NextAction::WaitUntil { until: self.now + left, waiting_for: "its next heartbeat".to_owned() });
+    }
+
+    fn down(&mut self) {
+        let node = self.node;
+        let host = &node.hostname;
+        let since = node.availability_since;
+        match node.down_cause {
+            Some(DownCause::HeartbeatLost) => {
+                let heard = self
+                    .context
+                    .last_heard
+                    .map_or_else(String::new, |at| format!(", last heard {} ago", human(self.now.since(at))));
+                self.unmet(format!("its heartbeat is lost{heard}"), since, "agent");
+                self.next.push(NextAction::Fix {
+                    what: format!(
+                        "see that {host} is powered and that lattice-agent runs on it: it comes back by itself"
+                    ),
+                });
+                self.run(format!("lattice node reboot {host} --yes"), "boots it again through its provider");
+            }
+            Some(DownCause::CriticalHardware) => {
+                self.unmet("its BMC reports a critical hardware failure".to_owned(), since, "hardware");
+                self.run(format!("lattice node reboot {host} --yes"), "boots it again after the repair");
+            }
+            Some(DownCause::Disabled) => {
+                // The hold says who and why.
+                self.run(format!("lattice node enable {host}"), "gives it back once its health check passes");
+            }
+            None => self.unmet("it is down".to_owned(), since, "detector"),
+        }
+        self.health();
+    }
+
+    fn hold(&mut self, hold: &Hold) {
+        let host = self.node.hostname.clone();
+        let until = hold.until.map_or_else(String::new, |until| format!(", until {until}"));
+        let reason = if hold.reason.is_empty() { String::new() } else { format!(": {}", hold.reason) };
+        let owner = hold.job.map_or_else(|| hold.by.name.clone(), |job| format!("job {job}"));
+        self.unmet(format!("hold `{}`{reason}{until}", hold.kind), hold.since, &owner);
+        match hold.kind {
+            HoldKind::Disabled => {
+                self.run(format!("lattice node enable {host}"), "gives it back once its health check passes");
+            }
+            HoldKind::Maintenance
+            | HoldKind::ConformanceDrift
+            | HoldKind::AgentUpgrade
+            | HoldKind::Rollout
+            | HoldKind::Drift => {
+                if hold.job.is_none() {
+                    self.run(format!("lattice hold clear {host} {}", hold.kind), "lets it be scheduled again");
+                }
+            }
+            HoldKind::WipeRequired | HoldKind::WipeFailed => {
+                self.run(format!("lattice admin node wipe {host} --force"), "wipes it again");
+            }
+        }
+    }
+
+    fn finish(self) -> Explanation {
+        let schedulable = self.node.is_schedulable(self.now);
+        let headline = match self.because.first() {
+            _ if schedulable => "schedulable".to_owned(),
+            Some(first) => format!("not schedulable: {}", first.what),
+            None => format!("not schedulable: it is {}", self.node.state),
+        };
+        Explanation {
+            subject: self.node.hostname.clone(),
+            state: self.node.state.to_string(),
+            headline,
+            fine: schedulable,
+            because: self.because,
+            next: self.next,
+        }
+    }
+}

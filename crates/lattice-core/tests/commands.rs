@@ -1,0 +1,308 @@
+//! What people and agents ask for: commits, refusals, and explanations whose next actions are commands.
+
+use lattice_core::actor::{Actor, Role};
+use lattice_core::change::{Change, Commit, NodeChange, Resource, audit_hash, derive};
+use lattice_core::command::create::{self, DrawnToken, NewNode};
+use lattice_core::command::node::{self as command, Known, ResumeNode};
+use lattice_core::command::{Planned, Refused, Request, agent, hold};
+use lattice_core::explain::{Explain, NextAction};
+use lattice_core::explanation::{self, NodeContext};
+use lattice_core::ids::{CorrelationId, Generation, IdSource, OpId, SiteId, uuid_v7};
+use lattice_core::job::{Disposal, Job, JobKind, JobStatus};
+use lattice_core::node::class::HeartbeatPolicy;
+use lattice_core::node::machine::Health;
+use lattice_core::node::{Availability, GpuFact, HoldKind, HostFacts, Node, NodeClass, NodeState, Status};
+use lattice_core::site::{Site, SiteProvider, SiteStatus};
+use lattice_core::sku::Sku;
+use lattice_core::time::Timestamp;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+#[derive(Default)]
+struct Counter(AtomicU8);
+
+impl IdSource for Counter {
+    fn uuid(&self, at: Timestamp) -> uuid::Uuid {
+        uuid_v7(at, [self.0.fetch_add(1, Ordering::Relaxed); 10])
+    }
+}
+
+fn request(ids: &Counter) -> Request<'_> {
+    Request {
+        actor: Actor { name: "ops-ci".into(), role: Role::PlatformAdmin },
+        reason: "test".into(),
+        now: NOW,
+        ids,
+        op: OpId::generate(ids, NOW),
+        correlation: CorrelationId::generate(ids, NOW),
+    }
+}
+
+fn site() -> Site {
+    Site {
+        id: SiteId::new(uuid_v7(NOW, [9; 10])),
+        name: "local".into(),
+        region_code: "lab".into(),
+        provider: SiteProvider::Manual,
+        heartbeat: HeartbeatPolicy::default(),
+        status: SiteStatus::Active,
+        created_at: NOW,
+        updated_at: NOW,
+        generation: Generation::FIRST,
+    }
+}
+
+fn sku() -> Sku {
+    Sku {
+        name: "mi300x.192g.8gpu".into(),
+        gpus: 1,
+        gpu_vendor: Some("amd".into()),
+        gpu_model: None,
+        nics: Vec::new(),
+        disks: Vec::new(),
+        created_at: NOW,
+        updated_at: NOW,
+        generation: Generation::FIRST,
+    }
+}
+
+fn facts() -> HostFacts {
+    let gpu = GpuFact { address: "0000:c1:00.0".into(), vendor: "amd".into(), model: "MI300X".into() };
+    HostFacts { gpus: vec![gpu], ..HostFacts::default() }
+}
+
+fn created(ids: &Counter) -> (Node, Job, Planned) {
+    let (site, sku) = (site(), sku());
+    let new = NewNode { site: &site, sku: &sku, hostname: "C07u31".into(), class: NodeClass::Standard };
+    let token = DrawnToken { hash: "abc".into(), ttl_seconds: 60 };
+    let planned = create::manual(&request(ids), &new, &token).unwrap();
+    let node = node_of(&planned.commit);
+    let job = planned.commit.changes.iter().find_map(|change| match change {
+        Change::Job(change) => Some(change.after.clone()),
+        _ => None,
+    });
+    (node, job.unwrap(), planned)
+}
+
+fn node_of(commit: &Commit) -> Node {
+    node_change(commit).after.clone()
+}
+
+fn node_change(commit: &Commit) -> &NodeChange {
+    let found = commit.changes.iter().find_map(|change| match change {
+        Change::Node(change) => Some(&**change),
+        _ => None,
+    });
+    found.expect("the commit changes a node")
+}
+
+fn at(status: Status, availability: Availability) -> Node {
+    let ids = Counter::default();
+    let mut node = created(&ids).0;
+    node.state = NodeState::new(status, availability);
+    node.owning_job = None;
+    node
+}
+
+fn known<'a>(node: &'a Node, site: &'a Site) -> Known<'a> {
+    Known { node, job: None, health: Health::Passed, live_allocations: 0, site }
+}
+
+#[test]
+fn a_manual_node_comes_with_its_token_and_the_job_that_waits_for_it() {
+    let (node, job, planned) = created(&Counter::default());
+    assert_eq!(node.hostname, "c07u31");
+    assert_eq!(node.state, NodeState::new(Status::BootstrapIssued, Availability::Unknown));
+    assert_eq!((node.owning_job, planned.job), (Some(job.id), Some(job.id)));
+    assert_eq!((job.kind, job.state.status), (JobKind::Onboarding, JobStatus::Pending));
+    assert!(planned.commit.changes.iter().any(|change| matches!(change, Change::EnrollmentToken(_))));
+}
+
+#[test]
+fn bad_names_and_wrong_sites_are_refused_with_the_field_and_the_remedy() {
+    let ids = Counter::default();
+    let (mut site, sku) = (site(), sku());
+    for bad in ["", "-a", "a-", "a_b", "c07.u43", &"x".repeat(64)] {
+        let new = NewNode { site: &site, sku: &sku, hostname: bad.into(), class: NodeClass::Standard };
+        let refused = create::manual(&request(&ids), &new, &DrawnToken { hash: String::new(), ttl_seconds: 1 });
+        assert!(matches!(refused, Err(Refused::Invalid { field: "hostname", .. })), "{bad}");
+    }
+    let new = NewNode { site: &site, sku: &sku, hostname: "a".into(), class: NodeClass::Standard };
+    assert!(matches!(create::maas(&request(&ids), &new, "10.0.0.1", None), Err(Refused::WrongSiteKind { .. })));
+    assert!(matches!(create::lxd(&request(&ids), &new), Err(Refused::WrongSiteKind { .. })));
+    site.status = SiteStatus::Disabled;
+    let new = NewNode { site: &site, sku: &sku, hostname: "a".into(), class: NodeClass::Standard };
+    let refused =
+        create::manual(&request(&ids), &new, &DrawnToken { hash: String::new(), ttl_seconds: 1 }).unwrap_err();
+    assert!(
+        matches!(refused.next_actions()[0], NextAction::Run { ref command, .. } if command == "lattice site enable local")
+    );
+}
+
+#[test]
+fn an_agent_walks_a_node_from_its_token_to_ready() {
+    let ids = Counter::default();
+    let (node, _, planned) = created(&ids);
+    let token = planned.commit.changes.iter().find_map(|change| match change {
+        Change::EnrollmentToken(token) => Some(token.clone()),
+        _ => None,
+    });
+    let enrolled = agent::enrolled(&request(&ids), &node, &token.unwrap(), "key", std::time::Duration::from_secs(600));
+    let node = enrolled.after.unwrap();
+    assert_eq!(node.state, NodeState::new(Status::Enrolling, Availability::Booting));
+    let facts = facts();
+    let registration = agent::Registration {
+        facts: &facts,
+        fingerprint: "f1",
+        boot_id: "b1",
+        agent_version: "0.1.0",
+        minor_issue: None,
+        address: None,
+    };
+    let registered =
+        agent::registered(&request(&ids), &node, &sku(), &registration, std::time::Duration::from_secs(600));
+    assert_eq!(registered.commits.len(), 2, "registration, then the passed health check");
+    assert_ne!(registered.commits[0].op, registered.commits[1].op);
+    assert_eq!(registered.after.unwrap().state, NodeState::new(Status::Enrolling, Availability::Ready));
+}
+
+#[test]
+fn a_host_that_is_not_what_its_sku_asks_stays_booting_and_says_why() {
+    let ids = Counter::default();
+    let node = at(Status::Enrolling, Availability::Booting);
+    let facts = HostFacts::default();
+    let registration = agent::Registration {
+        facts: &facts,
+        fingerprint: "f1",
+        boot_id: "b1",
+        agent_version: "0.1.0",
+        minor_issue: None,
+        address: None,
+    };
+    let registered =
+        agent::registered(&request(&ids), &node, &sku(), &registration, std::time::Duration::from_secs(600));
+    assert_eq!(registered.after.unwrap().state.availability, Availability::Booting);
+    assert!(node_change(&registered.commits[0]).detail.contains("0 GPUs on the bus"));
+}
+
+#[test]
+fn lifecycle_verbs_create_the_job_that_owns_the_node_in_the_same_commit() {
+    let ids = Counter::default();
+    let site = site();
+    let ready = at(Status::Active, Availability::Ready);
+    let retired = at(Status::Retired, Availability::Drained);
+    let cases: [(&str, Result<Planned, Refused>, Status); 3] = [
+        ("drain", command::drain(&known(&ready, &site), &request(&ids), false), Status::Active),
+        ("retire", command::retire(&known(&ready, &site), &request(&ids), Disposal::Keep), Status::Draining),
+        ("remove", command::remove(&known(&retired, &site), &request(&ids)), Status::Removing),
+    ];
+    for (name, planned, status) in cases {
+        let planned = planned.unwrap();
+        let after = node_of(&planned.commit);
+        assert_eq!(after.state.status, status, "{name}");
+        assert!(planned.job.is_some() && after.owning_job == planned.job, "{name}");
+        assert!(planned.commit.changes.iter().any(|change| matches!(change, Change::Job(_))), "{name}");
+    }
+}
+
+#[test]
+fn a_node_that_a_job_owns_refuses_a_second_one_and_names_the_first() {
+    let ids = Counter::default();
+    let site = site();
+    let (_, job, _) = created(&ids);
+    let node = at(Status::Active, Availability::Ready);
+    let busy = Known { job: Some(&job), ..known(&node, &site) };
+    let refused = command::retire(&busy, &request(&ids), Disposal::Keep).unwrap_err();
+    assert!(matches!(refused, Refused::Busy { .. }));
+    assert!(format!("{:?}", refused.next_actions()).contains(&job.id.to_string()));
+}
+
+#[test]
+fn resuming_never_duplicates_a_live_job_and_recreates_a_lost_one() {
+    let ids = Counter::default();
+    let site = site();
+    let (_, mut job, _) = created(&ids);
+    let node = at(Status::Draining, Availability::Drained);
+    let resume = |job: Option<&Job>| command::resume(&Known { job, ..known(&node, &site) }, &request(&ids));
+    job.state.status = JobStatus::Running;
+    assert_eq!(resume(Some(&job)).unwrap(), ResumeNode::Live(job.id));
+    job.state.status = JobStatus::FailedRetryable;
+    assert_eq!(resume(Some(&job)).unwrap(), ResumeNode::Job(job.id));
+    assert!(matches!(resume(None).unwrap(), ResumeNode::Created(_)));
+    let ready = at(Status::Active, Availability::Ready);
+    assert!(matches!(command::resume(&known(&ready, &site), &request(&ids)), Err(Refused::NothingToResume { .. })));
+}
+
+#[test]
+fn holds_belong_to_whoever_set_them() {
+    let ids = Counter::default();
+    let node = at(Status::Active, Availability::Ready);
+    let held = node_of(&hold::set(&node, &request(&ids), HoldKind::Maintenance, None).unwrap().commit);
+    assert!(!held.is_schedulable(NOW));
+    let free = node_of(&hold::clear(&held, &request(&ids), HoldKind::Maintenance).unwrap().commit);
+    assert!(free.is_schedulable(NOW));
+    for kind in [HoldKind::Disabled, HoldKind::WipeRequired, HoldKind::WipeFailed] {
+        assert!(matches!(hold::set(&node, &request(&ids), kind, None), Err(Refused::HoldNotManual { .. })), "{kind}");
+    }
+    assert!(matches!(hold::clear(&node, &request(&ids), HoldKind::Maintenance), Err(Refused::NoSuchHold { .. })));
+    assert!(matches!(
+        hold::set(&node, &request(&ids), HoldKind::Maintenance, Some(NOW)),
+        Err(Refused::Invalid { field: "until", .. })
+    ));
+}
+
+#[test]
+fn every_state_is_explained_and_every_command_in_it_is_ours() {
+    use strum::VariantArray;
+    let times = HeartbeatPolicy::default().standard;
+    for status in Status::VARIANTS {
+        for availability in Availability::VARIANTS {
+            let node = at(*status, *availability);
+            if !node.state.is_allowed() {
+                continue;
+            }
+            let context = NodeContext { job: None, last_heard: None, times, health: &Health::NotReported };
+            let told = explanation::node(&node, &context, NOW);
+            assert_eq!(told.fine, node.is_schedulable(NOW), "{}", node.state);
+            assert!(told.fine || !told.because.is_empty(), "{} is not explained", node.state);
+            for action in &told.next {
+                if let NextAction::Run { command, effect } = action {
+                    assert!(command.starts_with("lattice ") && !effect.is_empty(), "{command}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn each_change_of_a_node_brings_history_audit_and_an_event_without_secrets() {
+    let (_, _, planned) = created(&Counter::default());
+    for change in &planned.commit.changes {
+        let derived = derive(&planned.commit, change);
+        let audit = derived.audit.as_ref().expect("audited");
+        assert_eq!(audit.actor, "ops-ci");
+        assert_eq!(audit.result, "applied");
+        let text = format!("{:?}", derived);
+        assert!(!text.contains("abc"), "the token's hash leaked: {text}");
+        assert_eq!(derived.history.is_some(), matches!(change, Change::Node(_)));
+    }
+}
+
+#[test]
+fn the_audit_chain_breaks_when_a_row_is_changed() {
+    let ids = Counter::default();
+    let request = request(&ids);
+    let note = |detail: &str| {
+        let change = Change::Note {
+            name: "system.note".into(),
+            resource: Resource::System("test".into()),
+            detail: detail.into(),
+        };
+        derive(&request.commit(Vec::new(), Vec::new()), &change).audit.unwrap()
+    };
+    let zeros = "0".repeat(64);
+    let first = audit_hash(&zeros, &note("one"));
+    assert_ne!(audit_hash(&first, &note("two")), audit_hash(&first, &note("Two")));
+    assert_ne!(audit_hash(&zeros, &note("two")), audit_hash(&first, &note("two")));
+}
