@@ -1,1 +1,20 @@
-//! placeholder
+//! Node agent: enrols with a one-time token, keeps its identity fresh, sends heartbeats, survives restarts.
+//!
+//! Any number of agents run in one process: none has a thread of its own. design: 4 "Agent and operations"
+
+mod agent;
+mod backoff;
+mod config;
+mod error;
+mod host;
+mod identity;
+mod link;
+mod state;
+mod storage;
+
+pub use agent::run;
+pub use config::{AgentConfig, Pace, VERSION, read_bootstrap};
+pub use error::AgentError;
+pub use host::{Host, LinuxHost, fingerprint};
+pub use state::{AgentState, AllocationState};
+pub use storage::{Item, Storage};

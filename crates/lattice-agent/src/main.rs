@@ -1,1 +1,109 @@
-fn main() {}
+//! The node agent's process.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Parser, Subcommand};
+use lattice_agent::{AgentConfig, AgentError, LinuxHost, Pace, Storage, VERSION, read_bootstrap};
+use lattice_core::explain::NextAction;
+use lattice_core::time::{Clock, Timestamp};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+/// Lattice's agent on a node: enrols it, keeps its identity fresh, reports that it lives.
+#[derive(Parser)]
+#[command(name = "lattice-agent", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run until SIGTERM. What runs on the host goes on running.
+    Run(RunArguments),
+}
+
+#[derive(Args)]
+struct RunArguments {
+    /// File with server, node_id, token and ca_pem; mode 0600, since it holds the enrolment token.
+    #[arg(long, value_name = "FILE", default_value = "/etc/lattice/bootstrap.json")]
+    bootstrap: PathBuf,
+    /// Where certificate and key are kept.
+    #[arg(long, value_name = "FOLDER", default_value = "/var/lib/lattice")]
+    state_dir: PathBuf,
+    /// What runs, kept across restarts; default: agent-state.json in the state folder.
+    #[arg(long, value_name = "FILE")]
+    state_file: Option<PathBuf>,
+}
+
+/// The one place of the agent that reads the system's clock.
+struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp::from_millis(i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+fn main() -> ExitCode {
+    let Command::Run(arguments) = Cli::parse().command;
+    let filter = EnvFilter::try_from_env("LATTICE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            explain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: RunArguments) -> Result<(), AgentError> {
+    let config = AgentConfig {
+        bootstrap: read_bootstrap(&arguments.bootstrap)?,
+        version: VERSION.to_owned(),
+        storage: Storage::folder(arguments.state_dir, arguments.state_file),
+        pace: Pace::default(),
+    };
+    // One thread: an agent waits nearly all the time.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let shutdown = CancellationToken::new();
+        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let stop = shutdown.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            stop.cancel();
+        });
+        lattice_agent::run(config, Arc::new(LinuxHost::new()), Arc::new(SystemClock), shutdown).await
+    })
+}
+
+/// What, why, next: on stderr, for the journal.
+fn explain(error: &AgentError) {
+    eprintln!("error: {error}");
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        eprintln!("  because: {cause}");
+        source = cause.source();
+    }
+    let Some(problem) = error.problem() else { return };
+    for fact in &problem.because {
+        eprintln!("  because: {fact}");
+    }
+    for action in &problem.next_actions {
+        match action {
+            NextAction::Run { command, effect } => eprintln!("  next: {command}    {effect}"),
+            NextAction::WaitUntil { until, waiting_for } => eprintln!("  next: wait until {until} for {waiting_for}"),
+            NextAction::Fix { what } => eprintln!("  next: {what}"),
+        }
+    }
+}

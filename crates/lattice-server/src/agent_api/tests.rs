@@ -1,6 +1,7 @@
 //! Agents' requests over real TLS on loopback.
 
 mod fixture;
+mod real_agent;
 
 use std::time::{Duration, Instant};
 

@@ -12,8 +12,8 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
 use lattice_api::agent::{
-    EnrollRequest, EnrollResponse, HealthSummary, HeartbeatRequest, RegisterRequest, RegisterResponse, heartbeat_path,
-    register_path,
+    Bootstrap, EnrollRequest, EnrollResponse, HealthSummary, HeartbeatRequest, RegisterRequest, RegisterResponse,
+    heartbeat_path, register_path,
 };
 use lattice_api::error::Problem;
 use lattice_core::explain::Code;
@@ -112,11 +112,34 @@ pub struct Fixture {
 
 impl Fixture {
     pub fn start(limits: Limits) -> Self {
+        Self::start_with(limits, AgentPolicy::default())
+    }
+
+    pub fn start_with(limits: Limits, policy: AgentPolicy) -> Self {
         let clock = Arc::new(TestClock(AtomicI64::new(T0.as_millis())));
         let ids = Arc::new(CountedIds::default());
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::serve(socket, (limits, policy), new_ca(), clock, ids)
+    }
+
+    /// The same server after a restart: what was in memory is gone.
+    pub async fn restart(self, limits: Limits, policy: AgentPolicy) -> Self {
+        let Self { listener, ca, clock, ids, .. } = self;
+        let address = listener.address();
+        listener.drain().await;
+        let socket = std::net::TcpListener::bind(address).unwrap();
+        Self::serve(socket, (limits, policy), ca, clock, ids)
+    }
+
+    fn serve(
+        socket: std::net::TcpListener,
+        (limits, policy): (Limits, AgentPolicy),
+        ca: CaMaterial,
+        clock: Arc<TestClock>,
+        ids: Arc<CountedIds>,
+    ) -> Self {
         let registry = Arc::new(Registry::new());
         let events = Arc::new(Ledger::default());
-        let ca = new_ca();
         let authority = Arc::new(Authority::open(&ca).unwrap());
         let names = vec!["127.0.0.1".to_owned()];
         let tls = server_tls(Arc::clone(&authority), names, clock.clone(), ids.clone()).unwrap();
@@ -128,15 +151,24 @@ impl Fixture {
             task_signing_keys: vec![signer.public()],
             clock: clock.clone(),
             ids: ids.clone(),
-            policy: AgentPolicy::default(),
+            policy,
         }));
-        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let listener = AgentListener::start(socket, service, tls, limits).unwrap();
         Self { listener, registry, events, clock, ca, ids }
     }
 
     pub fn new_node(&self) -> NodeId {
         NodeId::generate(&*self.ids, T0)
+    }
+
+    /// What a new host is given to become `node`.
+    pub fn bootstrap(&self, node: NodeId) -> Bootstrap {
+        Bootstrap {
+            server: format!("https://{}", self.listener.address()),
+            node_id: node,
+            token: Secret::new(format!("lat_enroll_{node}")),
+            ca_pem: self.ca.certificate_pem.clone(),
+        }
     }
 
     pub fn stranger(&self) -> Client {

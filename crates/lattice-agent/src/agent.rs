@@ -1,0 +1,355 @@
+//! The agent's life: an identity, a connection, a session, heartbeats.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lattice_api::agent::{
+    ENROLL_PATH, EnrollRequest, EnrollResponse, HeartbeatConfig, HeartbeatRequest, HeartbeatResponse, MAX_WAIT_MS,
+    RegisterRequest, RegisterResponse, RenewRequest, RenewResponse, heartbeat_path, register_path, renew_path,
+};
+use lattice_api::error::Problem;
+use lattice_core::explain::Code;
+use lattice_core::ids::SessionId;
+use lattice_core::node::HostFacts;
+use lattice_core::secret::{Secret, token_hash};
+use lattice_core::time::{Clock, Timestamp};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use crate::backoff::Backoff;
+use crate::config::AgentConfig;
+use crate::error::AgentError;
+use crate::host::{Host, fingerprint};
+use crate::identity::{Identity, certificate_request, enrolment_key, new_key};
+use crate::link::{CallError, Link, Target};
+use crate::state::AgentState;
+use crate::storage::Item;
+
+/// Refusals of an enrolment that no waiting changes.
+const FINAL_FOR_TOKENS: [Code; 4] = [Code::TokenUsed, Code::TokenExpired, Code::TokenUnknown, Code::TokenForeign];
+/// Refusals of an identity that no waiting changes.
+const FINAL_FOR_IDENTITIES: [Code; 3] = [Code::CertificateRevoked, Code::CertificateForeign, Code::CertificateExpired];
+
+/// Runs an agent until `shutdown`; writes its state file then. What runs on the host goes on running.
+///
+/// # Errors
+/// [`AgentError`] says why it stopped by itself: a token or an identity that the server refuses for good, a state
+/// folder that cannot be written, a bootstrap that cannot be used. Everything else is tried again.
+pub async fn run(
+    config: AgentConfig,
+    host: Arc<dyn Host>,
+    clock: Arc<dyn Clock>,
+    shutdown: CancellationToken,
+) -> Result<(), AgentError> {
+    let mut agent = tokio::select! {
+        agent = Agent::start(config, host, clock) => agent?,
+        () = shutdown.cancelled() => return Ok(()),
+    };
+    let ended = tokio::select! {
+        ended = agent.live() => ended.map(|never| match never {}),
+        () = shutdown.cancelled() => Ok(()),
+    };
+    agent.save_state().await?;
+    info!(node_id = %agent.config.bootstrap.node_id, "agent stopped");
+    ended
+}
+
+struct Agent {
+    config: AgentConfig,
+    host: Arc<dyn Host>,
+    clock: Arc<dyn Clock>,
+    state: AgentState,
+    facts: HostFacts,
+    fingerprint: String,
+    /// Whether the fingerprint was recomputed since a heartbeat that was answered.
+    fingerprint_is_news: bool,
+    inspect_at: Instant,
+    identity: Option<Identity>,
+    renew_at: Timestamp,
+    /// Server that holds the site, if the last answer named one.
+    holder: Option<String>,
+    session: Option<Session>,
+    pace: HeartbeatConfig,
+    beat_at: Instant,
+    backoff: Backoff,
+}
+
+struct Session {
+    id: SessionId,
+    /// Of the last heartbeat that was sent, answered or not.
+    sequence: u64,
+}
+
+/// Why one connection's time ended.
+enum Trouble {
+    Passing(String),
+    Final(AgentError),
+}
+
+impl From<AgentError> for Trouble {
+    fn from(error: AgentError) -> Self {
+        Self::Final(error)
+    }
+}
+
+impl From<std::io::Error> for Trouble {
+    fn from(error: std::io::Error) -> Self {
+        Self::Final(AgentError::Storage(error))
+    }
+}
+
+impl Agent {
+    async fn start(config: AgentConfig, host: Arc<dyn Host>, clock: Arc<dyn Clock>) -> Result<Self, AgentError> {
+        let (node_id, now) = (config.bootstrap.node_id, clock.now());
+        let boot_id = host.boot_id().await?;
+        let state = match AgentState::load(&config.storage).await? {
+            Some(state) => state.survivors(node_id, &boot_id, |pid, ticks| host.lives(pid, ticks)),
+            None => AgentState::empty(node_id, boot_id, now),
+        };
+        let facts = host.facts().await;
+        let fingerprint = fingerprint(&facts, &config.version);
+        let mut agent = Self {
+            backoff: Backoff::new(config.pace.backoff_base, config.pace.backoff_cap),
+            inspect_at: Instant::now() + config.pace.inspect_every,
+            identity: None,
+            renew_at: now,
+            holder: None,
+            session: None,
+            pace: HeartbeatConfig::default(),
+            beat_at: Instant::now(),
+            fingerprint_is_news: false,
+            config,
+            host,
+            clock,
+            state,
+            facts,
+            fingerprint,
+        };
+        agent.save_state().await?;
+        if let Some(identity) = Identity::load(&agent.config.storage, &agent.config.bootstrap).await? {
+            agent.take(identity);
+        }
+        Ok(agent)
+    }
+
+    async fn save_state(&mut self) -> Result<(), AgentError> {
+        self.state.written_at = self.clock.now();
+        Ok(self.state.save(&self.config.storage).await?)
+    }
+
+    async fn live(&mut self) -> Result<Infallible, AgentError> {
+        loop {
+            let reason = match self.one_connection().await {
+                Ok(never) => match never {},
+                Err(Trouble::Final(error)) => return Err(error),
+                Err(Trouble::Passing(reason)) => reason,
+            };
+            let wait = self.backoff.failed(rand::random());
+            debug!(node_id = %self.config.bootstrap.node_id, reason, wait_ms = wait.as_millis(), "agent tries again");
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Enrols if there is no identity, connects, and beats until something goes wrong.
+    async fn one_connection(&mut self) -> Result<Infallible, Trouble> {
+        let identity = match self.identity.clone() {
+            Some(identity) if identity.is_valid(self.clock.now()) => identity,
+            Some(_) | None => self.enroll().await?,
+        };
+        let mut identity = identity;
+        let (mut link, mut replace_at) = self.open(&identity).await?;
+        loop {
+            if self.clock.now() >= self.renew_at && self.renew(&mut link, &identity).await? {
+                identity = self.identity.clone().unwrap_or(identity);
+                replace_at = Instant::now();
+            }
+            if link.is_closing() || Instant::now() >= replace_at {
+                // The new one stands before the old one goes: the server hears no gap.
+                (link, replace_at) = self.open(&identity).await?;
+            }
+            self.beat(&mut link).await?;
+            self.backoff.reset();
+            tokio::time::sleep_until(self.beat_at).await;
+        }
+    }
+
+    async fn enroll(&mut self) -> Result<Identity, Trouble> {
+        let bootstrap = &self.config.bootstrap;
+        let key = enrolment_key(&self.config.storage).await?;
+        let request = EnrollRequest {
+            node_id: bootstrap.node_id,
+            token: bootstrap.token.clone(),
+            csr_pem: certificate_request(&key)?,
+            boot_id: self.state.boot_id.clone(),
+            agent_version: self.config.version.clone(),
+            facts: self.facts.clone(),
+        };
+        let target = Target::new(&bootstrap.server, &bootstrap.ca_pem, None, Arc::clone(&self.clock))?;
+        let timeout = self.config.pace.call_timeout;
+        let mut link = Link::open(&target, timeout).await.map_err(passing)?;
+        let enrolled: EnrollResponse =
+            link.call(ENROLL_PATH, &request, timeout).await.map_err(|error| match error {
+                CallError::Refused(problem) if is_any(&problem, &FINAL_FOR_TOKENS) => {
+                    Trouble::Final(AgentError::EnrolmentRefused(problem))
+                }
+                CallError::Refused(_) | CallError::Transport(_) | CallError::TimedOut(_) => passing(error),
+            })?;
+        let identity = Identity {
+            node_id: enrolled.node_id,
+            issued: enrolled.identity,
+            key_pem: Secret::new(key.serialize_pem()),
+            token_hash: token_hash(bootstrap.token.expose()),
+        };
+        identity.save(&self.config.storage).await?;
+        self.config.storage.remove(Item::PendingKey).await?;
+        self.pace = enrolled.heartbeat;
+        info!(node_id = %identity.node_id, not_after = %identity.issued.not_after, "enrolled");
+        self.take(identity.clone());
+        Ok(identity)
+    }
+
+    fn take(&mut self, identity: Identity) {
+        self.renew_at = identity.renew_at(rand::random());
+        self.identity = Some(identity);
+    }
+
+    /// A connection as `identity`, and when to replace it.
+    async fn open(&mut self, identity: &Identity) -> Result<(Link, Instant), Trouble> {
+        let server = self.holder.as_deref().unwrap_or(&self.config.bootstrap.server);
+        let target = Target::new(server, &identity.issued.ca_bundle_pem, Some(identity), Arc::clone(&self.clock));
+        let opened = match target {
+            Ok(target) => Link::open(&target, self.config.pace.call_timeout).await.map_err(passing),
+            Err(error) => Err(Trouble::Final(error)),
+        };
+        match (opened, self.holder.take()) {
+            (Ok(link), holder) => {
+                self.holder = holder;
+                let life = self.config.pace.link_life;
+                Ok((link, Instant::now() + life - (life / 5).mul_f64(rand::random())))
+            }
+            // The holder may be gone; the server that was given first knows the next one.
+            (Err(_), Some(holder)) => Err(Trouble::Passing(format!("the site's holder {holder} does not answer"))),
+            (Err(trouble), None) => Err(trouble),
+        }
+    }
+
+    /// Renews the certificate; false when that did not work and will be tried later.
+    async fn renew(&mut self, link: &mut Link, identity: &Identity) -> Result<bool, Trouble> {
+        let key = new_key()?;
+        let request = RenewRequest { csr_pem: certificate_request(&key)? };
+        let path = renew_path(identity.node_id);
+        match link.call::<RenewResponse>(&path, &request, self.config.pace.call_timeout).await {
+            Ok(renewed) => {
+                let renewed = Identity {
+                    issued: renewed.identity,
+                    key_pem: Secret::new(key.serialize_pem()),
+                    ..identity.clone()
+                };
+                renewed.save(&self.config.storage).await?;
+                info!(node_id = %identity.node_id, not_after = %renewed.issued.not_after, "certificate renewed");
+                self.take(renewed);
+                Ok(true)
+            }
+            Err(error) => {
+                self.renew_at = identity.renew_again_at(self.clock.now());
+                warn!(node_id = %identity.node_id, %error, again_at = %self.renew_at, "certificate not renewed");
+                Ok(false)
+            }
+        }
+    }
+
+    /// Opens a session.
+    async fn register(&mut self, link: &mut Link) -> Result<(), Trouble> {
+        let request = RegisterRequest {
+            boot_id: self.state.boot_id.clone(),
+            agent_version: self.config.version.clone(),
+            facts: self.facts.clone(),
+            fingerprint: self.fingerprint.clone(),
+            health: self.host.health().await,
+            running: self.state.running(),
+        };
+        let path = register_path(self.config.bootstrap.node_id);
+        let registered: RegisterResponse =
+            link.call(&path, &request, self.config.pace.call_timeout).await.map_err(|error| self.judge(error))?;
+        self.session = Some(Session { id: registered.session, sequence: 0 });
+        self.pace = registered.heartbeat;
+        self.fingerprint_is_news = false;
+        Ok(())
+    }
+
+    /// Sends one heartbeat, in a session that is opened first if there is none.
+    async fn beat(&mut self, link: &mut Link) -> Result<(), Trouble> {
+        self.inspect().await;
+        if self.session.is_none() {
+            self.register(link).await?;
+        }
+        let Some(session) = &mut self.session else { return Ok(()) };
+        session.sequence += 1;
+        let request = HeartbeatRequest {
+            session: session.id,
+            sequence: session.sequence,
+            health: self.host.health().await,
+            allocations: self.state.allocations.len() as u32,
+            fingerprint: self.fingerprint_is_news.then(|| self.fingerprint.clone()),
+            agent_version: self.config.version.clone(),
+        };
+        let wait_ms = self.pace.wait_ms.min(MAX_WAIT_MS);
+        let path = heartbeat_path(self.config.bootstrap.node_id, wait_ms);
+        let timeout = self.config.pace.call_timeout + Duration::from_millis(wait_ms);
+        let started = Instant::now();
+        match link.call::<HeartbeatResponse>(&path, &request, timeout).await {
+            Ok(answer) => {
+                self.fingerprint_is_news &= request.fingerprint.is_none();
+                self.beat_at = started + Duration::from_millis(answer.next_interval_ms);
+                self.holder = answer.holder;
+                Ok(())
+            }
+            Err(CallError::Refused(problem)) if is_any(&problem, &[Code::SessionUnknown, Code::HeartbeatReplayed]) => {
+                let just_opened = request.sequence == 1;
+                self.session = None;
+                if just_opened {
+                    // Something else ends the session as fast as it is opened: not a matter of registering again at once.
+                    return Err(Trouble::Passing(problem.detail));
+                }
+                // The connection is fine: register and beat in the next round, without a wait.
+                self.beat_at = Instant::now();
+                Ok(())
+            }
+            Err(error) => Err(self.judge(error)),
+        }
+    }
+
+    /// Looks at the hardware again when it is time.
+    async fn inspect(&mut self) {
+        if Instant::now() < self.inspect_at {
+            return;
+        }
+        self.facts = self.host.facts().await;
+        self.fingerprint = fingerprint(&self.facts, &self.config.version);
+        self.fingerprint_is_news = true;
+        self.inspect_at = Instant::now() + self.config.pace.inspect_every;
+    }
+
+    fn judge(&mut self, error: CallError) -> Trouble {
+        match error {
+            CallError::Refused(problem) if is_any(&problem, &FINAL_FOR_IDENTITIES) => {
+                if problem.is(Code::CertificateExpired) && self.identity.take().is_some() {
+                    // The token may still be good; if it is not, its refusal ends the agent.
+                    return Trouble::Passing("the certificate expired".into());
+                }
+                Trouble::Final(AgentError::IdentityRefused(problem))
+            }
+            CallError::Refused(_) | CallError::Transport(_) | CallError::TimedOut(_) => passing(error),
+        }
+    }
+}
+
+fn is_any(problem: &Problem, codes: &[Code]) -> bool {
+    codes.iter().any(|code| problem.is(*code))
+}
+
+fn passing(error: CallError) -> Trouble {
+    Trouble::Passing(error.to_string())
+}

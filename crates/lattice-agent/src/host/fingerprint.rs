@@ -1,0 +1,56 @@
+//! The conformance fingerprint: two hosts that should behave alike have the same one.
+
+use lattice_core::node::HostFacts;
+use sha2::{Digest, Sha256};
+
+/// SHA-256 over kernel, agent version and the models of GPUs, interfaces and disks, in hex.
+///
+/// Addresses, names and order do not count: they differ between equal machines.
+pub fn fingerprint(facts: &HostFacts, agent_version: &str) -> String {
+    let gpus = facts.gpus.iter().map(|gpu| format!("gpu {} {}", gpu.vendor, gpu.model));
+    let nics = facts.nics.iter().map(|nic| format!("nic {} {}", nic.speed_mbps, nic.firmware));
+    let disks = facts.disks.iter().map(|disk| format!("disk {} {}", disk.size_bytes, disk.model));
+    let mut devices: Vec<String> = gpus.chain(nics).chain(disks).collect();
+    devices.sort_unstable();
+    let mut hash = Sha256::new();
+    for line in [format!("kernel {}", facts.kernel), format!("agent {agent_version}")].iter().chain(&devices) {
+        hash.update(line.as_bytes());
+        hash.update(b"\n");
+    }
+    hex::encode(hash.finalize())
+}
+
+#[cfg(test)]
+mod tests {
+    use lattice_core::node::row::{DiskFact, GpuFact};
+
+    use super::*;
+
+    fn facts() -> HostFacts {
+        let gpu = |address: &str| GpuFact { address: address.into(), vendor: "amd".into(), model: "MI300X".into() };
+        let disk = |name: &str, model: &str| DiskFact { name: name.into(), model: model.into(), size_bytes: 1 };
+        HostFacts {
+            gpus: vec![gpu("0000:05:00.0"), gpu("0000:26:00.0")],
+            disks: vec![disk("nvme0n1", "A"), disk("nvme1n1", "B")],
+            kernel: "6.8.0".into(),
+            ..HostFacts::default()
+        }
+    }
+
+    #[test]
+    fn equal_machines_have_equal_fingerprints_and_any_difference_shows() {
+        let base = fingerprint(&facts(), "1.0.0");
+        let mut renamed = facts();
+        renamed.disks.reverse();
+        renamed.disks[0].name = "sda".into();
+        renamed.gpus[0].address = "0000:99:00.0".into();
+        assert_eq!(fingerprint(&renamed, "1.0.0"), base);
+        let mut fewer = facts();
+        fewer.gpus.pop();
+        let mut kernel = facts();
+        kernel.kernel = "6.8.1".into();
+        for other in [fingerprint(&facts(), "1.0.1"), fingerprint(&fewer, "1.0.0"), fingerprint(&kernel, "1.0.0")] {
+            assert_ne!(other, base);
+        }
+    }
+}

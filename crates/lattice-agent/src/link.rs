@@ -1,0 +1,222 @@
+//! One kept HTTP/1.1 connection over TLS 1.3.
+
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_TYPE, HOST};
+use http::{Request, StatusCode, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1::SendRequest;
+use hyper_util::rt::TokioIo;
+use lattice_api::error::Problem;
+use lattice_core::explain::Code;
+use lattice_core::time::Clock;
+use rustls::client::Resumption;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::time_provider::TimeProvider;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+
+use crate::error::AgentError;
+use crate::identity::Identity;
+
+/// An answer larger than this is not the server's.
+const MAX_ANSWER_BYTES: usize = 256 * 1024;
+/// One server, one kept connection: the next one resumes from one ticket, with one to spare.
+const TICKETS: usize = 2;
+
+static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| Arc::new(aws_lc_rs::default_provider()));
+
+/// Where a server is and how to speak to it as whom. Cheap to clone.
+#[derive(Clone)]
+pub struct Target {
+    authority: String,
+    port: u16,
+    host: String,
+    name: ServerName<'static>,
+    tls: Arc<ClientConfig>,
+}
+
+/// One kept connection.
+pub struct Link {
+    sender: SendRequest<Full<Bytes>>,
+    authority: String,
+    driver: JoinHandle<()>,
+    closing: bool,
+}
+
+/// Why a call brought nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// No connection, or it broke.
+    #[error("{0}")]
+    Transport(String),
+    /// No answer in time.
+    #[error("no answer within {} ms", .0.as_millis())]
+    TimedOut(Duration),
+    /// The server refused.
+    #[error("refused with {}: {}", .0.code, .0.detail)]
+    Refused(Box<Problem>),
+}
+
+impl CallError {
+    fn transport(error: impl fmt::Display) -> Self {
+        Self::Transport(error.to_string())
+    }
+}
+
+impl Target {
+    /// A server at `server` (`https://host:port`) whose certificate chains to `ca_pem`, spoken to as `identity`.
+    ///
+    /// # Errors
+    /// [`AgentError::BootstrapValue`] when address or CA cannot be parsed, [`AgentError::Tls`] when the identity cannot.
+    pub fn new(
+        server: &str,
+        ca_pem: &str,
+        identity: Option<&Identity>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, AgentError> {
+        let bad = |why: &str| AgentError::BootstrapValue { field: "server", why: format!("`{server}` {why}") };
+        let uri: Uri = server.parse().map_err(|_| bad("is not an address such as https://lattice.dc1:7443"))?;
+        if uri.scheme_str() != Some("https") {
+            return Err(bad("does not start with https://"));
+        }
+        let host = uri.host().ok_or_else(|| bad("has no host"))?.trim_matches(['[', ']']).to_owned();
+        let name = ServerName::try_from(host.clone()).map_err(|_| bad("has no usable host"))?;
+        let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
+        let tls = client_tls(ca_pem, identity, clock)?;
+        Ok(Self { authority, port: uri.port_u16().unwrap_or(443), host, name, tls: Arc::new(tls) })
+    }
+}
+
+fn client_tls(ca_pem: &str, identity: Option<&Identity>, clock: Arc<dyn Clock>) -> Result<ClientConfig, AgentError> {
+    let tls = |error: rustls::Error| AgentError::Tls(error.to_string());
+    let pem = |error: rustls_pki_types::pem::Error| AgentError::Tls(error.to_string());
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
+        let bad = |why: String| AgentError::BootstrapValue { field: "ca_pem", why };
+        roots.add(certificate.map_err(|e| bad(e.to_string()))?).map_err(|e| bad(e.to_string()))?;
+    }
+    if roots.is_empty() {
+        return Err(AgentError::BootstrapValue { field: "ca_pem", why: "it holds no certificate".into() });
+    }
+    let builder = ClientConfig::builder_with_details(Arc::clone(&PROVIDER), Arc::new(ClockTime(clock)))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(tls)?
+        .with_root_certificates(roots);
+    let mut config = match identity {
+        None => builder.with_no_client_auth(),
+        Some(identity) => {
+            let chain = CertificateDer::pem_slice_iter(identity.issued.certificate_pem.as_bytes());
+            let chain = chain.collect::<Result<Vec<_>, _>>().map_err(pem)?;
+            let key = PrivateKeyDer::from_pem_slice(identity.key_pem.expose().as_bytes()).map_err(pem)?;
+            builder.with_client_auth_cert(chain, key).map_err(tls)?
+        }
+    };
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.resumption = Resumption::in_memory_sessions(TICKETS);
+    Ok(config)
+}
+
+impl Link {
+    /// Connects, within `timeout`.
+    ///
+    /// # Errors
+    /// [`CallError::Transport`], [`CallError::TimedOut`].
+    pub async fn open(target: &Target, timeout: Duration) -> Result<Self, CallError> {
+        tokio::time::timeout(timeout, Self::connect(target)).await.map_err(|_| CallError::TimedOut(timeout))?
+    }
+
+    async fn connect(target: &Target) -> Result<Self, CallError> {
+        let address = (target.host.as_str(), target.port);
+        let stream = TcpStream::connect(address).await.map_err(CallError::transport)?;
+        stream.set_nodelay(true).map_err(CallError::transport)?;
+        let connector = TlsConnector::from(Arc::clone(&target.tls));
+        let stream = connector.connect(target.name.clone(), stream).await.map_err(CallError::transport)?;
+        let (sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(CallError::transport)?;
+        // How it ends shows in the next call.
+        let driver = tokio::spawn(async move { drop(connection.await) });
+        Ok(Self { sender, authority: target.authority.clone(), driver, closing: false })
+    }
+
+    /// Whether the server has closed it or said that it will.
+    pub fn is_closing(&self) -> bool {
+        self.closing || self.sender.is_closed()
+    }
+
+    /// Posts `body` and reads the answer, within `timeout`.
+    ///
+    /// # Errors
+    /// [`CallError`] says why there is no answer.
+    pub async fn call<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        body: &impl Serialize,
+        timeout: Duration,
+    ) -> Result<T, CallError> {
+        let body = serde_json::to_vec(body).map_err(CallError::transport)?;
+        let request = Request::post(path)
+            .header(HOST, &self.authority)
+            .header(CONTENT_TYPE, "application/json")
+            .body(Full::from(body))
+            .map_err(CallError::transport)?;
+        match tokio::time::timeout(timeout, self.exchange(request)).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                // An answer that comes later belongs to nobody.
+                self.closing = true;
+                Err(CallError::TimedOut(timeout))
+            }
+        }
+    }
+
+    async fn exchange<T: DeserializeOwned>(&mut self, request: Request<Full<Bytes>>) -> Result<T, CallError> {
+        self.sender.ready().await.map_err(CallError::transport)?;
+        let response = self.sender.send_request(request).await.map_err(CallError::transport)?;
+        self.closing |= response.headers().get(CONNECTION).is_some_and(|value| value == "close");
+        let status = response.status();
+        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await;
+        let body = body.map_err(CallError::transport)?.to_bytes();
+        if status.is_success() {
+            return serde_json::from_slice(&body)
+                .map_err(|error| CallError::Transport(format!("the answer cannot be read: {error}")));
+        }
+        // Something between agent and server may answer without a problem body.
+        let problem = serde_json::from_slice(&body).unwrap_or_else(|_| {
+            let status = StatusCode::from_u16(status.as_u16()).unwrap_or(StatusCode::BAD_GATEWAY);
+            Problem::new(status, Code::Unavailable, format!("status {status} without a problem body"))
+        });
+        Err(CallError::Refused(Box::new(problem)))
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+/// The process's clock, as the TLS library wants it.
+struct ClockTime(Arc<dyn Clock>);
+
+impl TimeProvider for ClockTime {
+    fn current_time(&self) -> Option<UnixTime> {
+        let millis = self.0.now().as_millis().max(0) as u64;
+        Some(UnixTime::since_unix_epoch(Duration::from_millis(millis)))
+    }
+}
+
+impl fmt::Debug for ClockTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClockTime")
+    }
+}

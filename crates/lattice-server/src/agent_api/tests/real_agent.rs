@@ -1,0 +1,231 @@
+//! The agent's own code against the listener, over real TLS.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use lattice_agent::{AgentConfig, AgentError, AgentState, Host, Item, Pace, Storage};
+use lattice_api::agent::{HealthSummary, HeartbeatConfig};
+use lattice_core::heartbeat::registry::Watch;
+use lattice_core::ids::NodeId;
+use lattice_core::node::HostFacts;
+use lattice_core::secret::Secret;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::PATIENCE;
+use super::fixture::{Fixture, LIFE};
+use crate::agent_api::{AgentPolicy, Limits};
+
+/// Heartbeats as fast as a test wants to see them, parked like real ones.
+const FAST: AgentPolicy = AgentPolicy { heartbeat: HeartbeatConfig { interval_ms: 10, wait_ms: 5 } };
+/// Every heartbeat of the node comes to the events.
+const REPORT_ALL: Watch = Watch { silence: None, report_return: true };
+
+struct QuietHost;
+
+#[async_trait]
+impl Host for QuietHost {
+    async fn boot_id(&self) -> std::io::Result<String> {
+        Ok("boot-1".into())
+    }
+    async fn facts(&self) -> HostFacts {
+        HostFacts { kernel: "6.8.0".into(), ..HostFacts::default() }
+    }
+    async fn health(&self) -> HealthSummary {
+        HealthSummary::default()
+    }
+    fn lives(&self, _pid: u32, _start_ticks: u64) -> bool {
+        false
+    }
+}
+
+struct RunningAgent {
+    node: NodeId,
+    storage: Storage,
+    shutdown: CancellationToken,
+    task: JoinHandle<Result<(), AgentError>>,
+}
+
+impl RunningAgent {
+    fn start(fixture: &Fixture, node: NodeId, storage: Storage) -> Self {
+        let config = AgentConfig {
+            bootstrap: fixture.bootstrap(node),
+            version: "0.1.0".into(),
+            storage: storage.clone(),
+            pace: Pace { backoff_base: Duration::from_millis(5), ..Pace::default() },
+        };
+        let shutdown = CancellationToken::new();
+        let task =
+            tokio::spawn(lattice_agent::run(config, Arc::new(QuietHost), fixture.clock.clone(), shutdown.clone()));
+        Self { node, storage, shutdown, task }
+    }
+
+    async fn stop(self) -> Result<(), AgentError> {
+        self.shutdown.cancel();
+        tokio::time::timeout(PATIENCE, self.task).await.expect("it stops").unwrap()
+    }
+
+    async fn end(self) -> AgentError {
+        tokio::time::timeout(PATIENCE, self.task).await.expect("it ends by itself").unwrap().unwrap_err()
+    }
+}
+
+async fn until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    let mut ticks = tokio::time::interval(Duration::from_millis(2));
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what} did not happen");
+        ticks.tick().await;
+    }
+}
+
+async fn registered(fixture: &Fixture, times: usize) {
+    until("a registration", || fixture.events.registrations.lock().unwrap().len() >= times).await;
+}
+
+/// Waits until `more` further heartbeats of `node` came in.
+async fn heard(fixture: &Fixture, node: NodeId, more: usize) {
+    let count = || fixture.events.reports.lock().unwrap().iter().filter(|report| report.node == node).count();
+    let (before, _) = (count(), fixture.registry.watch(node, REPORT_ALL));
+    until("a heartbeat", || count() >= before + more).await;
+}
+
+#[tokio::test]
+async fn an_agent_enrols_registers_and_beats_and_goes_on_after_its_restart() {
+    let fixture = Fixture::start_with(Limits::default(), FAST);
+    let node = fixture.new_node();
+    let agent = RunningAgent::start(&fixture, node, Storage::memory());
+    registered(&fixture, 1).await;
+    heard(&fixture, node, 3).await;
+    let storage = agent.storage.clone();
+    agent.stop().await.unwrap();
+    let state = AgentState::load(&storage).await.unwrap().unwrap();
+    assert_eq!((state.node_id, state.boot_id.as_str()), (node, "boot-1"));
+    assert_eq!(storage.read(Item::PendingKey).await.unwrap(), None);
+    let identity = storage.read(Item::Identity).await.unwrap();
+
+    let agent = RunningAgent::start(&fixture, node, storage);
+    registered(&fixture, 2).await;
+    heard(&fixture, node, 2).await;
+    assert_eq!(agent.storage.read(Item::Identity).await.unwrap(), identity, "it did not enrol again");
+    let registrations = fixture.events.registrations.lock().unwrap().clone();
+    assert_ne!(registrations[0].session, registrations[1].session);
+    assert_eq!(registrations[0].request.fingerprint.len(), 64);
+    agent.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn agents_come_back_after_a_restart_of_the_server_and_register_again() {
+    let fixture = Fixture::start_with(Limits::default(), FAST);
+    let nodes: Vec<_> = (0..20).map(|_| fixture.new_node()).collect();
+    let agents: Vec<_> = nodes.iter().map(|node| RunningAgent::start(&fixture, *node, Storage::memory())).collect();
+    registered(&fixture, nodes.len()).await;
+    let fixture = fixture.restart(Limits::default(), FAST).await;
+    for node in &nodes {
+        fixture.registry.admit(*node, 1, super::T0);
+    }
+    registered(&fixture, nodes.len()).await;
+    for agent in agents {
+        heard(&fixture, agent.node, 2).await;
+        agent.stop().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_is_renewed_in_time_and_heartbeats_go_on() {
+    let fixture = Fixture::start_with(Limits::default(), FAST);
+    let node = fixture.new_node();
+    let agent = RunningAgent::start(&fixture, node, Storage::memory());
+    registered(&fixture, 1).await;
+    let first = agent.storage.read(Item::Identity).await.unwrap();
+    for _ in 0..4 {
+        fixture.clock.advance(LIFE * 3 / 4);
+        let identity = agent.storage.read(Item::Identity).await.unwrap();
+        let storage = agent.storage.clone();
+        let deadline = Instant::now() + PATIENCE;
+        while storage.read(Item::Identity).await.unwrap() == identity {
+            assert!(Instant::now() < deadline, "not renewed");
+            heard(&fixture, node, 1).await;
+        }
+        heard(&fixture, node, 2).await;
+    }
+    assert_ne!(agent.storage.read(Item::Identity).await.unwrap(), first);
+    assert_eq!(fixture.events.registrations.lock().unwrap().len(), 1, "the session outlives its connections");
+    agent.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn connections_are_replaced_without_a_gap() {
+    let limits = Limits {
+        connection_life: Duration::from_millis(50),
+        connection_life_jitter: Duration::ZERO,
+        ..Limits::default()
+    };
+    let fixture = Fixture::start_with(limits, FAST);
+    let node = fixture.new_node();
+    let agent = RunningAgent::start(&fixture, node, Storage::memory());
+    registered(&fixture, 1).await;
+    heard(&fixture, node, 40).await;
+    assert_eq!(fixture.events.registrations.lock().unwrap().len(), 1);
+    agent.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_revoked_agent_stops_and_says_so() {
+    let fixture = Fixture::start_with(Limits::default(), FAST);
+    let node = fixture.new_node();
+    let agent = RunningAgent::start(&fixture, node, Storage::memory());
+    registered(&fixture, 1).await;
+    fixture.registry.set_epoch(node, 2);
+    let error = agent.end().await;
+    assert!(matches!(&error, AgentError::IdentityRefused(_)), "{error}");
+}
+
+#[tokio::test]
+async fn a_session_that_the_server_ended_is_opened_again() {
+    let fixture = Fixture::start_with(Limits::default(), FAST);
+    let node = fixture.new_node();
+    let agent = RunningAgent::start(&fixture, node, Storage::memory());
+    registered(&fixture, 1).await;
+    assert!(fixture.registry.end_session(node));
+    registered(&fixture, 2).await;
+    heard(&fixture, node, 2).await;
+    agent.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_used_token_stops_the_agent_of_a_second_host() {
+    let fixture = Fixture::start_with(Limits::default(), FAST);
+    let node = fixture.new_node();
+    let agent = RunningAgent::start(&fixture, node, Storage::memory());
+    registered(&fixture, 1).await;
+    let error = RunningAgent::start(&fixture, node, Storage::memory()).end().await;
+    assert!(matches!(&error, AgentError::EnrolmentRefused(_)), "{error}");
+    agent.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_identity_that_expired_while_the_host_was_off_ends_with_the_tokens_refusal() {
+    let fixture = Fixture::start_with(Limits::default(), FAST);
+    let node = fixture.new_node();
+    let agent = RunningAgent::start(&fixture, node, Storage::memory());
+    registered(&fixture, 1).await;
+    let storage = agent.storage.clone();
+    agent.stop().await.unwrap();
+    fixture.clock.advance(LIFE + Duration::from_secs(1));
+    let error = RunningAgent::start(&fixture, node, storage).end().await;
+    assert!(matches!(&error, AgentError::EnrolmentRefused(_)), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_with_another_authority_is_never_given_the_token() {
+    let fixture = Fixture::start_with(Limits::default(), FAST);
+    let mut bootstrap = fixture.bootstrap(fixture.new_node());
+    bootstrap.ca_pem = super::new_ca().certificate_pem;
+    bootstrap.token = Secret::new("lat_enroll_hush".into());
+    let config = AgentConfig { bootstrap, version: "0.1.0".into(), storage: Storage::memory(), pace: Pace::default() };
+    let run = lattice_agent::run(config, Arc::new(QuietHost), fixture.clock.clone(), CancellationToken::new());
+    assert!(tokio::time::timeout(Duration::from_millis(200), run).await.is_err(), "it goes on trying");
+    assert!(fixture.registry.is_empty());
+}
