@@ -84,7 +84,7 @@ fn forward(flow: &Flow, before: &JobState, after: &JobState, node: Status) -> Ve
     let mut moves = Vec::new();
     for to in asked {
         // A job leads its node out of quarantine only when it is taken up again.
-        let is_taken_up = before.status.is_failed();
+        let is_taken_up = before.status.is_failed() || before.status == JobStatus::Compensating;
         if is_edge(at, to) && (at != Status::Quarantined || to != Status::Enrolling || is_taken_up) {
             at = to;
             moves.push(to);
