@@ -8,11 +8,12 @@ use jiff::Timestamp;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::faults::Fault;
+use super::faults::{Fault, MachineFault};
 use super::oauth::ApiKey;
 use super::report::Report;
 use super::wire::{Method, Request, Response};
 use super::world::{BmcCommand, BmcError, Effect, Event, MaasWorld, MachineFacts};
+use crate::machine::hardware::Hardware;
 use crate::stop::{Stop, spawn_until_stopped};
 
 /// How long the clock rests when nothing is due. A call that changes something wakes it before.
@@ -137,6 +138,16 @@ impl MaasHandle {
     /// Where machines reach the region; it stands in their preseed.
     pub fn set_url(&self, url: String) {
         self.with(|world| world.set_url(url));
+    }
+
+    /// A machine by its label.
+    pub(crate) fn hardware(&self, label: &str) -> Option<Hardware> {
+        self.with(|world| world.hardware(label).cloned())
+    }
+
+    /// Whether a fault strikes a machine now; counts the hit.
+    pub(crate) fn strikes(&self, what: MachineFault, system_id: &str) -> bool {
+        self.with(|world| world.strikes(what, system_id))
     }
 
     /// The header with which a machine signs a call; `nonce` must be new.

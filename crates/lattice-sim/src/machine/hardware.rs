@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 
+use lattice_core::node::{DiskFact, GpuFact, HostFacts, NicFact};
 use serde::{Deserialize, Serialize};
 
 /// One physical machine, as it stands in its rack.
@@ -116,6 +117,32 @@ impl Hardware {
     /// The interface that boots over the network.
     pub fn pxe_nic(&self) -> Option<&Nic> {
         self.nics.iter().find(|nic| nic.role == NicRole::Pxe)
+    }
+
+    /// What an agent finds when it looks at this host.
+    pub fn facts(&self) -> HostFacts {
+        let gpu = |gpu: &Gpu| GpuFact {
+            address: gpu.pci_address.clone(),
+            vendor: gpu.model.split_whitespace().next().unwrap_or_default().to_ascii_lowercase(),
+            model: gpu.model.clone(),
+        };
+        let nic = |nic: &Nic| NicFact {
+            name: nic.name.clone(),
+            mac: nic.mac.clone(),
+            firmware: nic.firmware.clone(),
+            speed_mbps: nic.speed_mbps,
+        };
+        let disk =
+            |disk: &Disk| DiskFact { name: disk.name.clone(), model: disk.model.clone(), size_bytes: disk.size_bytes };
+        HostFacts {
+            gpus: self.gpus.iter().map(gpu).collect(),
+            nics: self.nics.iter().map(nic).collect(),
+            disks: self.disks.iter().map(disk).collect(),
+            memory_mib: self.memory_mib,
+            cpus: self.cpu_count,
+            kernel: "6.8.0-60-generic".to_owned(),
+            os: "Ubuntu 24.04.2 LTS".to_owned(),
+        }
     }
 
     /// Whether one of the interfaces has this MAC; letter case does not matter.

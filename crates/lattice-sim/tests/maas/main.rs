@@ -3,7 +3,9 @@
 mod body;
 mod client;
 mod http_walk;
+mod machines;
 mod quirks;
 mod refusals;
+mod site;
 mod transitions;
 mod walk;

@@ -381,7 +381,7 @@ impl MaasWorld {
     }
 
     /// Whether a fault strikes this machine; counts the hit.
-    fn strikes(&mut self, what: MachineFault, system_id: &str) -> bool {
+    pub(crate) fn strikes(&mut self, what: MachineFault, system_id: &str) -> bool {
         let Some(node) = self.nodes.get(system_id) else { return false };
         let label = self.asset_of(node).map(|asset| self.assets[asset].hardware.label.clone());
         let names = node.names(label.as_deref());

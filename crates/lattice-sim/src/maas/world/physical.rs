@@ -97,6 +97,11 @@ impl MaasWorld {
         self.assets.iter().enumerate().map(facts).collect()
     }
 
+    /// A machine by its label.
+    pub fn hardware(&self, label: &str) -> Option<&Hardware> {
+        self.assets.iter().map(|asset| &asset.hardware).find(|hardware| hardware.label == label)
+    }
+
     /// Talks to the BMC at `address` directly. True is on, after the command.
     ///
     /// # Errors
