@@ -128,9 +128,14 @@ impl Client {
     /// A machine that is Ready.
     pub fn ready(&mut self, index: usize) -> String {
         let id = self.create(index);
-        self.op(&id, "commission", &[("testing_scripts", "none")]);
-        assert_eq!(self.wait_while(&id, "Commissioning"), "Ready");
-        id
+        self.ready_from(&id)
+    }
+
+    /// Commissions a New machine.
+    pub fn ready_from(&mut self, id: &str) -> String {
+        self.op(id, "commission", &[("testing_scripts", "none")]);
+        assert_eq!(self.wait_while(id, "Commissioning"), "Ready");
+        id.to_owned()
     }
 
     /// A machine that is Deployed, with hardware sync.
