@@ -1,1 +1,36 @@
-//! placeholder
+//! The only crate with SQL: commits under guards, queries, leases, the feed of events, migrations, backup.
+//!
+//! [`Store::commit`] applies [`lattice_core::change::Commit`]s, each whole or not at all, and writes the history, the
+//! chained audit and the outbox that follow from them in the same transaction. Two backends stand behind one
+//! conformance suite: SQLite for one process, PostgreSQL for several. design: 1-architecture "The store"
+
+mod apply;
+mod audit;
+mod backend;
+mod commit;
+mod credential;
+mod error;
+mod facts;
+mod feed;
+mod history;
+mod job;
+mod lease;
+mod migrate;
+mod node;
+mod page;
+mod site;
+mod sql;
+mod stage;
+mod store;
+mod table;
+
+pub use audit::{AuditBroken, AuditEntry, AuditSummary, audit_verify};
+pub use error::{Invalid, StoreError};
+pub use feed::{Event, EventFilter, Follower};
+pub use history::HistoryEntry;
+pub use job::{JobFilter, JobSummary, is_live, is_runnable};
+pub use lease::Lease;
+pub use node::{NodeCount, NodeFilter, NodeSort, NodeSummary};
+pub use page::{Cursor, PAGE_MAX, Page, PageRequest};
+pub use stage::{StageRecord, StageTimes};
+pub use store::{BackendConfig, Store, StoreConfig};

@@ -1,0 +1,262 @@
+//! Applies a commit: judged against what is stored, then written. The same decisions for both backends.
+
+use std::collections::HashMap;
+
+use lattice_core::change::{Change, Commit, Guard, NodeChange, Outcome, audit_hash};
+use lattice_core::ids::{EventSeq, Generation, OpId, SiteId};
+use lattice_core::node::{Node, NodeState};
+use uuid::Uuid;
+
+use crate::audit::AUDIT;
+use crate::commit::{Head, HeldEpoch, NodeHead, Prepared, RowKey, UniqueKey, guarded, unique_keys};
+use crate::error::StoreError;
+use crate::sql::Value;
+use crate::table::{Kind, Table, Writes, col};
+use crate::{audit, credential, facts, feed, history, job, node, site, stage};
+
+/// Ops that were committed, each with the outcome that its repeat is answered with.
+pub(crate) const OPS: Table = Table {
+    name: "ops",
+    key: 1,
+    writes: Writes::Append,
+    columns: &[col("op", Kind::Id), col("seq", Kind::Int), col("at", Kind::Int)],
+};
+
+/// How a row is put into a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Put {
+    /// As the table's `writes` says.
+    Insert,
+    /// The row is there; its stable columns do not change.
+    Update,
+    /// The row is there; any column may change.
+    UpdateAll,
+}
+
+/// An open transaction of either backend, as far as applying a commit needs one.
+pub(crate) trait Transaction {
+    /// The last event of an op that was committed before.
+    fn op(&mut self, op: OpId) -> Result<Option<EventSeq>, StoreError>;
+    /// What stands for a row.
+    fn row(&mut self, key: &RowKey) -> Result<Option<Head>, StoreError>;
+    /// Which row has a unique key.
+    fn holder(&mut self, key: &UniqueKey) -> Result<Option<String>, StoreError>;
+    /// Under which epoch a lease is held.
+    fn lease(&mut self, name: &str) -> Result<HeldEpoch, StoreError>;
+    /// Writes a row.
+    fn put(&mut self, table: &'static Table, row: Vec<Value<'_>>, how: Put) -> Result<(), StoreError>;
+    /// Tells that a change was written, for backends that read only once for a whole batch.
+    fn written(&mut self, change: &Change, before: Option<&Head>);
+}
+
+/// What goes on from one commit to the next: places in the outbox and in the audit, counts of nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Chain {
+    /// Last place given out in the outbox.
+    pub(crate) event_seq: u64,
+    /// Last place given out in the audit.
+    pub(crate) audit_seq: u64,
+    /// Hash of the last audit row; 64 zeros before the first.
+    pub(crate) audit_hash: String,
+    /// By how much the counts of nodes changed since the transaction began.
+    pub(crate) counts: HashMap<(SiteId, NodeState), i64>,
+}
+
+impl Chain {
+    /// Before the first commit.
+    pub(crate) fn empty() -> Self {
+        Self { event_seq: 0, audit_seq: 0, audit_hash: "0".repeat(64), counts: HashMap::new() }
+    }
+}
+
+/// A commit may be written, on top of these rows, one for each of its changes.
+pub(crate) struct Accepted(Vec<Option<Head>>);
+
+/// Judges a commit against what is stored: either it may be written, or this is its outcome.
+pub(crate) fn judge(tx: &mut impl Transaction, prepared: &Prepared) -> Result<Result<Accepted, Outcome>, StoreError> {
+    let commit = &prepared.commit;
+    if let Some(seq) = tx.op(commit.op)? {
+        return Ok(Err(Outcome::Duplicate { seq }));
+    }
+    if let Some(outcome) = unmet_guard(tx, commit)? {
+        return Ok(Err(outcome));
+    }
+    let mut heads = Vec::with_capacity(commit.changes.len());
+    for change in &commit.changes {
+        match stale(tx, change)? {
+            Ok(head) => heads.push(head),
+            Err(outcome) => return Ok(Err(outcome)),
+        }
+    }
+    Ok(Ok(Accepted(heads)))
+}
+
+/// Writes a commit that was accepted, with all that is derived from it; gives the place of its last event.
+pub(crate) fn write(
+    tx: &mut impl Transaction,
+    chain: &mut Chain,
+    prepared: &Prepared,
+    accepted: &Accepted,
+) -> Result<EventSeq, StoreError> {
+    let commit = &prepared.commit;
+    for ((change, derived), head) in commit.changes.iter().zip(&prepared.derived).zip(&accepted.0) {
+        put_change(tx, commit, change, head.as_ref())?;
+        if let (Some(row), Change::Node(change)) = (&derived.history, change) {
+            tx.put(&history::HISTORY, history::row(row, change.after.generation), Put::Insert)?;
+            count(chain, change, head.as_ref());
+        }
+        if let Some(row) = &derived.audit {
+            chain.audit_seq += 1;
+            chain.audit_hash = audit_hash(&chain.audit_hash, row);
+            tx.put(&AUDIT, audit::row(chain.audit_seq, row, &chain.audit_hash), Put::Insert)?;
+        }
+        for event in &derived.events {
+            chain.event_seq += 1;
+            tx.put(&feed::OUTBOX, feed::row(EventSeq(chain.event_seq), event), Put::Insert)?;
+        }
+        tx.written(change, head.as_ref());
+    }
+    let op = vec![Value::Id(commit.op.uuid()), Value::count(chain.event_seq), Value::time(commit.at)];
+    tx.put(&OPS, op, Put::Insert)?;
+    Ok(EventSeq(chain.event_seq))
+}
+
+/// What a stored node looks like to the next commit of the same batch.
+pub(crate) fn node_head(node: &Node) -> NodeHead {
+    NodeHead {
+        state: node.state,
+        hostname: node.hostname.clone(),
+        site: node.site,
+        sku: node.sku.clone(),
+        provider_ref: node.provider_ref.clone(),
+    }
+}
+
+fn unmet_guard(tx: &mut impl Transaction, commit: &Commit) -> Result<Option<Outcome>, StoreError> {
+    for guard in &commit.guards {
+        let outcome = match guard {
+            Guard::NodeGeneration { node, have } => other_generation(tx, &RowKey::Node(*node), *have)?,
+            Guard::JobGeneration { job, have } => other_generation(tx, &RowKey::Job(*job), *have)?,
+            Guard::Lease { name, epoch } => (tx.lease(name)? != Some(*epoch)).then_some(Outcome::Fenced),
+            Guard::HostnameFree { hostname } => taken(tx, UniqueKey::Hostname(hostname.clone()), None)?,
+            Guard::NoLiveJob { node } => taken(tx, UniqueKey::LiveJob(*node), None)?,
+        };
+        if outcome.is_some() {
+            return Ok(outcome);
+        }
+    }
+    Ok(None)
+}
+
+fn other_generation(
+    tx: &mut impl Transaction,
+    key: &RowKey,
+    have: Generation,
+) -> Result<Option<Outcome>, StoreError> {
+    Ok(match tx.row(key)? {
+        None => Some(Outcome::Missing { resource: key.to_string() }),
+        Some(head) if head.generation != have => Some(conflict(key, head.generation)),
+        Some(_) => None,
+    })
+}
+
+fn taken(tx: &mut impl Transaction, key: UniqueKey, own: Option<&str>) -> Result<Option<Outcome>, StoreError> {
+    let holder = tx.holder(&key)?.filter(|holder| own != Some(holder.as_str()));
+    Ok(holder.map(|have| Outcome::Conflict { resource: key.to_string(), have }))
+}
+
+fn conflict(key: &RowKey, have: Generation) -> Outcome {
+    Outcome::Conflict { resource: key.to_string(), have: format!("generation {}", have.0) }
+}
+
+/// The implicit guard of a changed row: the generation before it, or absence; and its unique keys.
+fn stale(tx: &mut impl Transaction, change: &Change) -> Result<Result<Option<Head>, Outcome>, StoreError> {
+    let Some((key, after)) = guarded(change) else { return Ok(Ok(None)) };
+    let head = tx.row(&key)?;
+    match &head {
+        None if after == Generation::FIRST => {}
+        None => return Ok(Err(Outcome::Missing { resource: key.to_string() })),
+        Some(head) if head.generation.next() != after => return Ok(Err(conflict(&key, head.generation))),
+        Some(_) => {}
+    }
+    if let (Change::Node(change), Some(stored)) = (change, head.as_ref().and_then(|head| head.node.as_ref()))
+        && change.before != Some(stored.state)
+    {
+        let resource = format!("{key} state");
+        return Ok(Err(Outcome::Conflict { resource, have: stored.state.to_string() }));
+    }
+    for (unique, own) in unique_keys(change) {
+        if keeps(&unique, head.as_ref()) {
+            continue;
+        }
+        if let Some(outcome) = taken(tx, unique, Some(&own))? {
+            return Ok(Err(outcome));
+        }
+    }
+    Ok(Ok(head))
+}
+
+/// Whether the stored node has that key already: then it need not be looked up again.
+fn keeps(key: &UniqueKey, head: Option<&Head>) -> bool {
+    let Some(node) = head.and_then(|head| head.node.as_ref()) else { return false };
+    match key {
+        UniqueKey::Hostname(name) => *name == node.hostname,
+        UniqueKey::ProviderRef(site, name) => *site == node.site && node.provider_ref.as_ref() == Some(name),
+        UniqueKey::SiteName(_)
+        | UniqueKey::EnrollmentHash(_)
+        | UniqueKey::ApiHash(_)
+        | UniqueKey::LiveJob(_) => false,
+    }
+}
+
+fn put_change(
+    tx: &mut impl Transaction,
+    commit: &Commit,
+    change: &Change,
+    head: Option<&Head>,
+) -> Result<(), StoreError> {
+    let whole = if head.is_some() { Put::UpdateAll } else { Put::Insert };
+    match change {
+        Change::Node(change) => {
+            let how = match head.and_then(|head| head.node.as_ref()) {
+                None => Put::Insert,
+                Some(stored) if node::same_stable(stored, &change.after) => Put::Update,
+                Some(_) => Put::UpdateAll,
+            };
+            tx.put(&node::NODES, node::row(&change.after), how)
+        }
+        Change::Job(change) => {
+            let how = if head.is_some() { Put::Update } else { Put::Insert };
+            tx.put(&job::JOBS, job::row(&change.after), how)?;
+            let generation = change.after.generation;
+            for (ordinal, event) in change.stage_events.iter().enumerate() {
+                let row = stage::row(change.after.id, generation, ordinal, commit.at, event);
+                tx.put(&stage::STAGE_EVENTS, row, Put::Insert)?;
+            }
+            Ok(())
+        }
+        Change::HostFacts { node, facts } => {
+            tx.put(&facts::HOST_FACTS, facts::host_row(*node, facts, commit.at), Put::Insert)
+        }
+        Change::ProviderState(state) => tx.put(&facts::PROVIDER_STATES, facts::provider_row(state), Put::Insert),
+        Change::Site(row) => tx.put(&site::SITES, site::row(row), whole),
+        Change::Sku(row) => tx.put(&site::SKUS, site::sku_row(row), whole),
+        Change::Roce { site, assignment } => tx.put(&site::ROCE, site::roce_row(*site, assignment), Put::Insert),
+        Change::EnrollmentToken(row) => tx.put(&credential::ENROLLMENT_TOKENS, credential::enrollment_row(row), whole),
+        Change::Certificate(row) => tx.put(&credential::CERTIFICATES, credential::certificate_row(row), Put::Insert),
+        Change::ApiToken(row) => tx.put(&credential::API_TOKENS, credential::api_row(row), whole),
+        Change::Refusal { .. } | Change::Note { .. } => Ok(()),
+    }
+}
+
+fn count(chain: &mut Chain, change: &NodeChange, head: Option<&Head>) {
+    if let Some(stored) = head.and_then(|head| head.node.as_ref()) {
+        *chain.counts.entry((stored.site, stored.state)).or_default() -= 1;
+    }
+    *chain.counts.entry((change.after.site, change.after.state)).or_default() += 1;
+}
+
+/// The id of a site, as the counts have it.
+pub(crate) fn count_row((site, state): (SiteId, NodeState), by: i64) -> (Uuid, &'static str, &'static str, i64) {
+    (site.uuid(), state.status.into(), state.availability.into(), by)
+}

@@ -1,0 +1,80 @@
+//! What a commit is judged against, read one row at a time within its transaction.
+
+use lattice_core::ids::{EventSeq, Generation, LeaseEpoch, OpId, SiteId};
+use lattice_core::node::NodeState;
+use rusqlite::Connection;
+use uuid::Uuid;
+
+use super::rows;
+use crate::commit::{Head, HeldEpoch, NodeHead, RowKey, UniqueKey};
+use crate::error::StoreError;
+use crate::sql::{Query, Reader, Value};
+
+pub(super) fn op(connection: &Connection, op: OpId) -> Result<Option<EventSeq>, StoreError> {
+    const OP: &str = "SELECT seq FROM ops WHERE op = ?1";
+    let query = Query::new(OP, vec![Value::Id(op.uuid())]);
+    Ok(rows(connection, &query, |r| r.count().map(EventSeq))?.pop())
+}
+
+pub(super) fn row(connection: &Connection, key: &RowKey) -> Result<Option<Head>, StoreError> {
+    const NODE: &str =
+        "SELECT generation, status, availability, hostname, site, sku, provider_ref FROM nodes WHERE id = ?1";
+    let (sql, key) = match key {
+        RowKey::Node(id) => {
+            let query = Query::new(NODE, vec![Value::Id(id.uuid())]);
+            return Ok(rows(connection, &query, read_node)?.pop());
+        }
+        RowKey::Job(id) => ("SELECT generation FROM jobs WHERE id = ?1", Value::Id(id.uuid())),
+        RowKey::Site(id) => ("SELECT generation FROM sites WHERE id = ?1", Value::Id(id.uuid())),
+        RowKey::Sku(name) => ("SELECT generation FROM skus WHERE name = ?1", Value::owned(name.clone())),
+        RowKey::EnrollmentToken(id) => {
+            ("SELECT generation FROM enrollment_tokens WHERE id = ?1", Value::Id(id.uuid()))
+        }
+        RowKey::ApiToken(id) => ("SELECT generation FROM api_tokens WHERE id = ?1", Value::Id(id.uuid())),
+        RowKey::Certificate(serial) => {
+            ("SELECT 1 FROM certificates WHERE serial = ?1", Value::owned(serial.clone()))
+        }
+    };
+    let read = |r: &mut Reader<'_>| Ok(Head { generation: r.generation()?, node: None });
+    Ok(rows(connection, &Query::new(sql, vec![key]), read)?.pop())
+}
+
+fn read_node(r: &mut Reader<'_>) -> Result<Head, StoreError> {
+    let generation: Generation = r.generation()?;
+    let state = NodeState { status: r.name()?, availability: r.name()? };
+    let (hostname, site) = (r.text()?, SiteId::new(r.id()?));
+    Ok(Head { generation, node: Some(NodeHead { state, hostname, site, sku: r.text()?, provider_ref: r.opt_text()? }) })
+}
+
+pub(super) fn holder(connection: &Connection, key: &UniqueKey) -> Result<Option<String>, StoreError> {
+    let (sql, params) = match key {
+        UniqueKey::Hostname(name) => (
+            "SELECT id FROM nodes WHERE hostname = ?1 AND status <> 'deleted'",
+            vec![Value::owned(name.clone())],
+        ),
+        UniqueKey::ProviderRef(site, name) => (
+            "SELECT id FROM nodes WHERE site = ?1 AND provider_ref = ?2 AND status <> 'deleted'",
+            vec![Value::Id(site.uuid()), Value::owned(name.clone())],
+        ),
+        UniqueKey::SiteName(name) => ("SELECT id FROM sites WHERE name = ?1", vec![Value::owned(name.clone())]),
+        UniqueKey::EnrollmentHash(hash) => {
+            ("SELECT id FROM enrollment_tokens WHERE hash = ?1", vec![Value::owned(hash.clone())])
+        }
+        UniqueKey::ApiHash(hash) => {
+            ("SELECT id FROM api_tokens WHERE hash = ?1", vec![Value::owned(hash.clone())])
+        }
+        UniqueKey::LiveJob(node) => (
+            "SELECT id FROM jobs WHERE node = ?1 AND status IN ('pending', 'running', 'compensating', \
+            'failed_retryable', 'failed_manual_intervention') LIMIT 1",
+            vec![Value::Id(node.uuid())],
+        ),
+    };
+    let ids = rows(connection, &Query::new(sql, params), |r| r.id())?;
+    Ok(ids.first().map(|id: &Uuid| id.hyphenated().to_string()))
+}
+
+pub(super) fn lease(connection: &Connection, name: &str) -> Result<HeldEpoch, StoreError> {
+    const LEASE: &str = "SELECT epoch FROM leases WHERE name = ?1 AND holder IS NOT NULL";
+    let query = Query::new(LEASE, vec![Value::owned(name.to_owned())]);
+    Ok(rows(connection, &query, |r| r.count().map(LeaseEpoch))?.pop())
+}

@@ -1,0 +1,250 @@
+//! A commit made ready: checked for what no database is needed for, with all that is derived from it.
+
+use std::collections::HashSet;
+
+use lattice_core::change::{Change, Commit, Derived, Guard, derive};
+use lattice_core::ids::{ApiTokenId, Generation, JobId, LeaseEpoch, NodeId, SiteId, TokenId};
+use lattice_core::node::{NodeState, Status};
+
+use crate::error::{Invalid, StoreError};
+
+/// A row whose generation, or whose absence, a commit relies on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum RowKey {
+    Node(NodeId),
+    Job(JobId),
+    Site(SiteId),
+    Sku(String),
+    EnrollmentToken(TokenId),
+    ApiToken(ApiTokenId),
+    Certificate(String),
+}
+
+impl std::fmt::Display for RowKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Node(id) => write!(f, "node {id}"),
+            Self::Job(id) => write!(f, "job {id}"),
+            Self::Site(id) => write!(f, "site {id}"),
+            Self::Sku(name) => write!(f, "sku {name}"),
+            Self::EnrollmentToken(id) => write!(f, "enrollment_token {id}"),
+            Self::ApiToken(id) => write!(f, "api_token {id}"),
+            Self::Certificate(serial) => write!(f, "certificate {serial}"),
+        }
+    }
+}
+
+/// Something that at most one row may have.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum UniqueKey {
+    /// A hostname, among nodes that are not deleted.
+    Hostname(String),
+    /// A machine of a provider, among nodes that are not deleted.
+    ProviderRef(SiteId, String),
+    /// A site's name.
+    SiteName(String),
+    /// The hash of an enrolment token.
+    EnrollmentHash(String),
+    /// The hash of an API token.
+    ApiHash(String),
+    /// The live job of a node; only [`Guard::NoLiveJob`] asks for it.
+    LiveJob(NodeId),
+}
+
+impl std::fmt::Display for UniqueKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Hostname(name) => write!(f, "hostname {name}"),
+            Self::ProviderRef(site, name) => write!(f, "provider_ref {name} at site {site}"),
+            Self::SiteName(name) => write!(f, "site name {name}"),
+            Self::EnrollmentHash(_) => f.write_str("enrollment token hash"),
+            Self::ApiHash(_) => f.write_str("api token hash"),
+            Self::LiveJob(node) => write!(f, "live job of node {node}"),
+        }
+    }
+}
+
+/// What stands in the database for a row that a commit is about to change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// Its version.
+    pub(crate) generation: Generation,
+    /// What else must be known of a node.
+    pub(crate) node: Option<NodeHead>,
+}
+
+/// What must be known of a stored node to judge a change of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NodeHead {
+    pub(crate) state: NodeState,
+    pub(crate) hostname: String,
+    pub(crate) site: SiteId,
+    pub(crate) sku: String,
+    pub(crate) provider_ref: Option<String>,
+}
+
+/// A commit that is well formed, with what follows from each of its changes.
+#[derive(Debug, Clone)]
+pub(crate) struct Prepared {
+    pub(crate) commit: Commit,
+    /// One for each change, in the same order.
+    pub(crate) derived: Vec<Derived>,
+}
+
+impl Prepared {
+    /// Checks the commit and derives from it. Needs no database, so it runs on the caller's thread.
+    pub(crate) fn new(commit: Commit) -> Result<Self, StoreError> {
+        if let Some(why) = defect(&commit) {
+            return Err(StoreError::InvalidCommit { op: commit.op, why });
+        }
+        let derived = commit.changes.iter().map(|change| derive(&commit, change)).collect();
+        Ok(Self { commit, derived })
+    }
+
+    /// All that must be read before this commit can be judged.
+    pub(crate) fn needs(&self, needs: &mut Needs) {
+        needs.ops.push(self.commit.op.uuid());
+        for guard in &self.commit.guards {
+            match guard {
+                Guard::NodeGeneration { node, .. } => drop(needs.rows.insert(RowKey::Node(*node))),
+                Guard::JobGeneration { job, .. } => drop(needs.rows.insert(RowKey::Job(*job))),
+                Guard::Lease { name, .. } => drop(needs.leases.insert(name.clone())),
+                Guard::HostnameFree { hostname } => drop(needs.keys.insert(UniqueKey::Hostname(hostname.clone()))),
+                Guard::NoLiveJob { node } => drop(needs.keys.insert(UniqueKey::LiveJob(*node))),
+            }
+        }
+        for change in &self.commit.changes {
+            needs.rows.extend(guarded(change).map(|(key, _)| key));
+            needs.keys.extend(unique_keys(change).into_iter().map(|(key, _)| key));
+        }
+    }
+}
+
+/// What must be read before a batch can be judged.
+#[derive(Debug, Default)]
+pub(crate) struct Needs {
+    pub(crate) ops: Vec<uuid::Uuid>,
+    pub(crate) rows: HashSet<RowKey>,
+    pub(crate) keys: HashSet<UniqueKey>,
+    pub(crate) leases: HashSet<String>,
+}
+
+/// The lease as far as a guard cares: the epoch under which it is held now, if it is held.
+pub(crate) type HeldEpoch = Option<LeaseEpoch>;
+
+/// The row whose version a change relies on, with the version after it. Rows without versions have none.
+pub(crate) fn guarded(change: &Change) -> Option<(RowKey, Generation)> {
+    match change {
+        Change::Node(change) => Some((RowKey::Node(change.after.id), change.after.generation)),
+        Change::Job(change) => Some((RowKey::Job(change.after.id), change.after.generation)),
+        Change::Site(site) => Some((RowKey::Site(site.id), site.generation)),
+        Change::Sku(sku) => Some((RowKey::Sku(sku.name.clone()), sku.generation)),
+        Change::EnrollmentToken(token) => Some((RowKey::EnrollmentToken(token.id), token.generation)),
+        Change::ApiToken(token) => Some((RowKey::ApiToken(token.id), token.generation)),
+        Change::Certificate(certificate) => {
+            Some((RowKey::Certificate(certificate.serial.clone()), Generation::FIRST))
+        }
+        Change::HostFacts { .. }
+        | Change::ProviderState(_)
+        | Change::Roce { .. }
+        | Change::Refusal { .. }
+        | Change::Note { .. } => None,
+    }
+}
+
+/// What must be free for a change, each with the only row that may have it already.
+pub(crate) fn unique_keys(change: &Change) -> Vec<(UniqueKey, String)> {
+    match change {
+        Change::Node(change) if change.after.state.status == Status::Deleted => Vec::new(),
+        Change::Node(change) => {
+            let node = &change.after;
+            let mut keys = vec![(UniqueKey::Hostname(node.hostname.clone()), node.id.to_string())];
+            if let Some(name) = &node.provider_ref {
+                keys.push((UniqueKey::ProviderRef(node.site, name.clone()), node.id.to_string()));
+            }
+            keys
+        }
+        Change::Site(site) => vec![(UniqueKey::SiteName(site.name.clone()), site.id.to_string())],
+        Change::EnrollmentToken(token) => {
+            vec![(UniqueKey::EnrollmentHash(token.hash.clone()), token.id.to_string())]
+        }
+        Change::ApiToken(token) => vec![(UniqueKey::ApiHash(token.hash.clone()), token.id.to_string())],
+        Change::Job(_)
+        | Change::Sku(_)
+        | Change::Certificate(_)
+        | Change::HostFacts { .. }
+        | Change::ProviderState(_)
+        | Change::Roce { .. }
+        | Change::Refusal { .. }
+        | Change::Note { .. } => Vec::new(),
+    }
+}
+
+/// The row that a change writes, for the rule "at most one change per row".
+fn written(change: &Change) -> Option<String> {
+    match change {
+        Change::HostFacts { node, .. } => Some(format!("host facts of node {node}")),
+        Change::ProviderState(state) => Some(format!("provider state of node {}", state.node)),
+        Change::Roce { site, assignment } => {
+            Some(format!("roce {} {} at site {site}", assignment.hostname, assignment.interface))
+        }
+        Change::Node(_)
+        | Change::Job(_)
+        | Change::Site(_)
+        | Change::Sku(_)
+        | Change::EnrollmentToken(_)
+        | Change::ApiToken(_)
+        | Change::Certificate(_) => guarded(change).map(|(key, _)| key.to_string()),
+        Change::Refusal { .. } | Change::Note { .. } => None,
+    }
+}
+
+fn defect(commit: &Commit) -> Option<Invalid> {
+    let mut seen = HashSet::new();
+    for change in &commit.changes {
+        if let Some((key, Generation(0))) = guarded(change) {
+            return Some(Invalid::GenerationZero { resource: key.to_string() });
+        }
+        if let Some(resource) = written(change)
+            && !seen.insert(resource.clone())
+        {
+            return Some(Invalid::Twice { resource });
+        }
+        if let Some(defect) = false_story(change) {
+            return Some(defect);
+        }
+    }
+    None
+}
+
+/// A forbidden pair, or a story of creation that the generation contradicts.
+fn false_story(change: &Change) -> Option<Invalid> {
+    let (resource, generation, before) = match change {
+        Change::Node(change) => {
+            let node = &change.after;
+            if !node.state.is_allowed() {
+                return Some(Invalid::ForbiddenPair { node: node.id, state: node.state });
+            }
+            (format!("node {}", node.id), node.generation, change.before.map(|state| state.to_string()))
+        }
+        Change::Job(change) => {
+            let before = change.before.map(|status| status.to_string());
+            (format!("job {}", change.after.id), change.after.generation, before)
+        }
+        Change::HostFacts { .. }
+        | Change::ProviderState(_)
+        | Change::Site(_)
+        | Change::Sku(_)
+        | Change::Roce { .. }
+        | Change::EnrollmentToken(_)
+        | Change::Certificate(_)
+        | Change::ApiToken(_)
+        | Change::Refusal { .. }
+        | Change::Note { .. } => return None,
+    };
+    if before.is_none() == (generation == Generation::FIRST) {
+        return None;
+    }
+    let claimed = before.unwrap_or_else(|| "absent".to_owned());
+    Some(Invalid::FalseBefore { resource, claimed, generation: generation.0 })
+}

@@ -1,0 +1,99 @@
+//! Leases with fencing: who does a piece of shared work now. design: 1-architecture "Several servers"
+//!
+//! The epoch grows with each acquisition. A commit that carries [`lattice_core::change::Guard::Lease`] is `Fenced`
+//! from the moment when somebody else has acquired the lease, whatever its former holder believes.
+
+use std::time::Duration;
+
+use lattice_core::ids::LeaseEpoch;
+use lattice_core::time::Timestamp;
+
+use crate::error::StoreError;
+use crate::sql::{Query, Reader, Value};
+use crate::store::Store;
+
+/// A lease that is held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// Its name: `site/<id>`, `driver`.
+    pub name: String,
+    /// Who holds it.
+    pub holder: String,
+    /// Under which epoch.
+    pub epoch: LeaseEpoch,
+    /// Until when, unless it is renewed; after that anybody may take it.
+    pub until: Timestamp,
+}
+
+fn read_epoch(r: &mut Reader<'_>) -> Result<LeaseEpoch, StoreError> {
+    r.count().map(LeaseEpoch)
+}
+
+impl Store {
+    /// Takes a lease that is free, was released, or has run out at `now`. Its holder takes it again at once, under a
+    /// new epoch: a server that starts anew need not wait for its own former life, which is fenced.
+    ///
+    /// None: somebody else holds it.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn acquire(
+        &self,
+        name: &str,
+        holder: &str,
+        now: Timestamp,
+        ttl: Duration,
+    ) -> Result<Option<LeaseEpoch>, StoreError> {
+        const ACQUIRE: &str = "INSERT INTO leases (name, holder, epoch, until) VALUES (?1, ?2, 1, ?3) \
+            ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, epoch = leases.epoch + 1, \
+            until = excluded.until \
+            WHERE leases.holder IS NULL OR leases.holder = excluded.holder OR leases.until <= ?4 RETURNING epoch";
+        let params = vec![
+            Value::owned(name.to_owned()),
+            Value::owned(holder.to_owned()),
+            Value::time(now + ttl),
+            Value::time(now),
+        ];
+        Ok(self.change_row(Query::new(ACQUIRE, params), read_epoch).await?.pop())
+    }
+
+    /// Keeps a lease until `now + ttl`. False: it was lost, and the holder must stop.
+    ///
+    /// # Errors
+    /// The database fails: the holder must stop when the lease's old end comes.
+    pub async fn renew(
+        &self,
+        name: &str,
+        epoch: LeaseEpoch,
+        now: Timestamp,
+        ttl: Duration,
+    ) -> Result<bool, StoreError> {
+        const RENEW: &str = "UPDATE leases SET until = ?3 WHERE name = ?1 AND epoch = ?2 AND holder IS NOT NULL \
+            RETURNING epoch";
+        let params = vec![Value::owned(name.to_owned()), Value::count(epoch.0), Value::time(now + ttl)];
+        Ok(!self.change_row(Query::new(RENEW, params), read_epoch).await?.is_empty())
+    }
+
+    /// Gives a lease back, so that nobody has to wait for its end. A lease that was lost is left alone.
+    ///
+    /// # Errors
+    /// The database fails: it runs out by itself.
+    pub async fn release(&self, name: &str, epoch: LeaseEpoch) -> Result<(), StoreError> {
+        const RELEASE: &str = "UPDATE leases SET holder = NULL, until = 0 WHERE name = ?1 AND epoch = ?2 \
+            RETURNING epoch";
+        let params = vec![Value::owned(name.to_owned()), Value::count(epoch.0)];
+        self.change_row(Query::new(RELEASE, params), read_epoch).await.map(drop)
+    }
+
+    /// Who holds a lease; none when it is free. It may have run out: compare `until` with the present time.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn lease(&self, name: &str) -> Result<Option<Lease>, StoreError> {
+        const LEASE: &str = "SELECT name, holder, epoch, until FROM leases WHERE name = ?1 AND holder IS NOT NULL";
+        let rows = self.fetch(Query::new(LEASE, vec![Value::owned(name.to_owned())]), |r| {
+            Ok(Lease { name: r.text()?, holder: r.text()?, epoch: read_epoch(r)?, until: r.time()? })
+        });
+        Ok(rows.await?.pop())
+    }
+}

@@ -1,0 +1,50 @@
+//! Schema versions: forward only, embedded, a newer schema than ours refused.
+
+use crate::error::StoreError;
+
+/// One step of the schema.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Migration {
+    /// Version after it; they count from 1 without gaps.
+    pub(crate) version: u32,
+    /// Its statements.
+    pub(crate) sql: &'static str,
+}
+
+/// Steps of the SQLite schema. A released step is never edited; a change is a new step.
+pub(crate) const SQLITE: &[Migration] =
+    &[Migration { version: 1, sql: include_str!("../migrations/sqlite/0001_spine.sql") }];
+
+/// Steps that a schema at `have` still needs.
+///
+/// # Errors
+/// The schema is newer than all steps known here.
+pub(crate) fn pending(steps: &'static [Migration], have: u32) -> Result<&'static [Migration], StoreError> {
+    let known = steps.last().map_or(0, |step| step.version);
+    if have > known {
+        return Err(StoreError::SchemaNewer { have, known });
+    }
+    Ok(&steps[have as usize..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_count_from_one_without_gaps() {
+        for (index, step) in SQLITE.iter().enumerate() {
+            assert_eq!(step.version as usize, index + 1);
+        }
+    }
+
+    #[test]
+    fn a_schema_needs_the_steps_after_it_and_a_newer_one_is_refused() {
+        const STEPS: &[Migration] = &[Migration { version: 1, sql: "a" }, Migration { version: 2, sql: "b" }];
+        let left = |have| pending(STEPS, have).map(|steps| steps.iter().map(|step| step.sql).collect::<String>());
+        assert_eq!(left(0).unwrap(), "ab");
+        assert_eq!(left(1).unwrap(), "b");
+        assert_eq!(left(2).unwrap(), "");
+        assert!(matches!(left(3), Err(StoreError::SchemaNewer { have: 3, known: 2 })));
+    }
+}

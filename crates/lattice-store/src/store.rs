@@ -1,0 +1,180 @@
+//! The store: one handle over either backend.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use lattice_core::change::{Commit, Outcome};
+use lattice_core::ids::EventSeq;
+use tokio::sync::watch;
+
+use crate::backend::postgres;
+use crate::backend::sqlite::{self, Synchronous};
+use crate::commit::Prepared;
+use crate::error::StoreError;
+use crate::sql::{Query, Reader};
+
+/// Where the data is.
+#[derive(Clone, PartialEq, Eq)]
+pub enum BackendConfig {
+    /// A file of this process alone; its directory is locked.
+    Sqlite {
+        /// The database file; it is made when it is not there.
+        path: PathBuf,
+    },
+    /// Memory: gone with the store. Always inline.
+    SqliteMemory,
+    /// A PostgreSQL database, shared by several servers.
+    Postgres {
+        /// `postgres://user@host:5432/lattice`; may hold a password, so it is never printed.
+        url: String,
+    },
+}
+
+impl std::fmt::Debug for BackendConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Sqlite { path } => write!(f, "sqlite {}", path.display()),
+            Self::SqliteMemory => f.write_str("sqlite in memory"),
+            Self::Postgres { .. } => f.write_str("postgres"),
+        }
+    }
+}
+
+/// How to open a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreConfig {
+    /// Where the data is.
+    pub backend: BackendConfig,
+    /// Run every statement on the caller's thread: for the deterministic simulation. SQLite only.
+    pub inline: bool,
+}
+
+impl StoreConfig {
+    /// A database file, with a writer thread and readers of its own.
+    pub fn sqlite(path: impl Into<PathBuf>) -> Self {
+        Self { backend: BackendConfig::Sqlite { path: path.into() }, inline: false }
+    }
+
+    /// A database in memory, on the caller's thread.
+    pub const fn memory() -> Self {
+        Self { backend: BackendConfig::SqliteMemory, inline: true }
+    }
+
+    /// A PostgreSQL database.
+    pub fn postgres(url: impl Into<String>) -> Self {
+        Self { backend: BackendConfig::Postgres { url: url.into() }, inline: false }
+    }
+}
+
+/// The store. Clones share one database; it is closed with the last of them.
+#[derive(Clone)]
+pub struct Store {
+    backend: Arc<Backend>,
+}
+
+enum Backend {
+    Sqlite(sqlite::Database),
+    Postgres(postgres::Database),
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match *self.backend {
+            Backend::Sqlite(_) => "Store(sqlite)",
+            Backend::Postgres(_) => "Store(postgres)",
+        })
+    }
+}
+
+impl Store {
+    /// Opens the store: locks a SQLite file's directory, migrates the schema forward.
+    ///
+    /// # Errors
+    /// [`StoreError::DataDirectoryBusy`], [`StoreError::SchemaNewer`], [`StoreError::Open`]; the database fails.
+    pub async fn open(config: StoreConfig) -> Result<Self, StoreError> {
+        let backend = match config.backend {
+            BackendConfig::Sqlite { path } => {
+                Backend::Sqlite(sqlite::Database::open(&path, config.inline, Synchronous::Full)?)
+            }
+            BackendConfig::SqliteMemory => Backend::Sqlite(sqlite::Database::memory()?),
+            BackendConfig::Postgres { url } => Backend::Postgres(postgres::Database::open(&url).await?),
+        };
+        Ok(Self { backend: Arc::new(backend) })
+    }
+
+    /// Opens a SQLite file whose commits are answered before they are durable: a power cut loses them. It exists so
+    /// that the crash test can be seen to fail without `synchronous=FULL`; a server never uses it.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    #[doc(hidden)]
+    pub fn open_without_sync(path: &std::path::Path) -> Result<Self, StoreError> {
+        let database = sqlite::Database::open(path, true, Synchronous::Off)?;
+        Ok(Self { backend: Arc::new(Backend::Sqlite(database)) })
+    }
+
+    /// Applies commits in their order; each stands or falls alone, and has one outcome.
+    ///
+    /// All that are `Applied` are durable when this returns. Dropping the future does not undo anything.
+    ///
+    /// # Errors
+    /// [`StoreError::InvalidCommit`]: one of them can never be applied, and none was. [`StoreError::Unknown`]: they
+    /// may be durable or not; the same call again is safe. All others: none is durable.
+    pub async fn commit(&self, commits: Vec<Commit>) -> Result<Vec<Outcome>, StoreError> {
+        let prepared = commits.into_iter().map(Prepared::new).collect::<Result<Vec<_>, _>>()?;
+        if prepared.is_empty() {
+            return Ok(Vec::new());
+        }
+        match &*self.backend {
+            Backend::Sqlite(database) => database.commit(prepared).await,
+            Backend::Postgres(database) => database.commit(prepared).await,
+        }
+    }
+
+    /// Applies one commit.
+    ///
+    /// # Errors
+    /// As [`Store::commit`].
+    pub async fn commit_one(&self, commit: Commit) -> Result<Outcome, StoreError> {
+        Ok(self.commit(vec![commit]).await?.pop().expect("one outcome for one commit"))
+    }
+
+    /// Rows of a query, as what they stand for.
+    pub(crate) async fn fetch<T: Send + 'static>(
+        &self,
+        query: Query,
+        read: fn(&mut Reader<'_>) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
+        match &*self.backend {
+            Backend::Sqlite(database) => database.fetch(query, read).await,
+            Backend::Postgres(database) => database.fetch(query, read).await,
+        }
+    }
+
+    /// Runs one statement that writes and gives rows back, in a transaction of its own.
+    pub(crate) async fn change_row<T: Send + 'static>(
+        &self,
+        query: Query,
+        read: fn(&mut Reader<'_>) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
+        match &*self.backend {
+            Backend::Sqlite(database) => database.change_row(query, read).await,
+            Backend::Postgres(database) => database.fetch(query, read).await,
+        }
+    }
+
+    /// The SQLite database, when this is one.
+    pub(crate) fn sqlite(&self) -> Option<&sqlite::Database> {
+        match &*self.backend {
+            Backend::Sqlite(database) => Some(database),
+            Backend::Postgres(_) => None,
+        }
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<EventSeq> {
+        match &*self.backend {
+            Backend::Sqlite(database) => database.watch(),
+            Backend::Postgres(database) => database.watch(),
+        }
+    }
+}
