@@ -148,11 +148,7 @@ fn unmet_guard(tx: &mut impl Transaction, commit: &Commit) -> Result<Option<Outc
     Ok(None)
 }
 
-fn other_generation(
-    tx: &mut impl Transaction,
-    key: &RowKey,
-    have: Generation,
-) -> Result<Option<Outcome>, StoreError> {
+fn other_generation(tx: &mut impl Transaction, key: &RowKey, have: Generation) -> Result<Option<Outcome>, StoreError> {
     Ok(match tx.row(key)? {
         None => Some(Outcome::Missing { resource: key.to_string() }),
         Some(head) if head.generation != have => Some(conflict(key, head.generation)),
@@ -202,10 +198,7 @@ fn keeps(key: &UniqueKey, head: Option<&Head>) -> bool {
     match key {
         UniqueKey::Hostname(name) => *name == node.hostname,
         UniqueKey::ProviderRef(site, name) => *site == node.site && node.provider_ref.as_ref() == Some(name),
-        UniqueKey::SiteName(_)
-        | UniqueKey::EnrollmentHash(_)
-        | UniqueKey::ApiHash(_)
-        | UniqueKey::LiveJob(_) => false,
+        UniqueKey::SiteName(_) | UniqueKey::EnrollmentHash(_) | UniqueKey::ApiHash(_) | UniqueKey::LiveJob(_) => false,
     }
 }
 
@@ -243,7 +236,6 @@ fn put_change(
         Change::Sku(row) => tx.put(&site::SKUS, site::sku_row(row), whole),
         Change::Roce { site, assignment } => tx.put(&site::ROCE, site::roce_row(*site, assignment), Put::Insert),
         Change::EnrollmentToken(row) => tx.put(&credential::ENROLLMENT_TOKENS, credential::enrollment_row(row), whole),
-        Change::Certificate(row) => tx.put(&credential::CERTIFICATES, credential::certificate_row(row), Put::Insert),
         Change::ApiToken(row) => tx.put(&credential::API_TOKENS, credential::api_row(row), whole),
         Change::Refusal { .. } | Change::Note { .. } => Ok(()),
     }

@@ -152,11 +152,7 @@ impl Store {
     ///
     /// # Errors
     /// A cursor of another list; the database fails.
-    pub async fn audit(
-        &self,
-        resource: Option<&Resource>,
-        page: &PageRequest,
-    ) -> Result<Page<AuditEntry>, StoreError> {
+    pub async fn audit(&self, resource: Option<&Resource>, page: &PageRequest) -> Result<Page<AuditEntry>, StoreError> {
         let mut conditions = Conditions::default();
         if let Some(resource) = resource {
             let id = Value::owned(resource.id());
@@ -185,10 +181,8 @@ impl Store {
             }
             for entry in entries {
                 let line = serde_json::to_string(&entry).expect("an audit row has only text keys");
-                writeln!(to, "{line}").map_err(|source| StoreError::Open {
-                    path: "the export".into(),
-                    source: Arc::new(source),
-                })?;
+                writeln!(to, "{line}")
+                    .map_err(|source| StoreError::Open { path: "the export".into(), source: Arc::new(source) })?;
                 summary = AuditSummary { rows: entry.seq, last_hash: entry.hash };
             }
         }

@@ -17,7 +17,6 @@ pub(crate) enum RowKey {
     Sku(String),
     EnrollmentToken(TokenId),
     ApiToken(ApiTokenId),
-    Certificate(String),
 }
 
 impl std::fmt::Display for RowKey {
@@ -29,7 +28,6 @@ impl std::fmt::Display for RowKey {
             Self::Sku(name) => write!(f, "sku {name}"),
             Self::EnrollmentToken(id) => write!(f, "enrollment_token {id}"),
             Self::ApiToken(id) => write!(f, "api_token {id}"),
-            Self::Certificate(serial) => write!(f, "certificate {serial}"),
         }
     }
 }
@@ -141,9 +139,6 @@ pub(crate) fn guarded(change: &Change) -> Option<(RowKey, Generation)> {
         Change::Sku(sku) => Some((RowKey::Sku(sku.name.clone()), sku.generation)),
         Change::EnrollmentToken(token) => Some((RowKey::EnrollmentToken(token.id), token.generation)),
         Change::ApiToken(token) => Some((RowKey::ApiToken(token.id), token.generation)),
-        Change::Certificate(certificate) => {
-            Some((RowKey::Certificate(certificate.serial.clone()), Generation::FIRST))
-        }
         Change::HostFacts { .. }
         | Change::ProviderState(_)
         | Change::Roce { .. }
@@ -171,7 +166,6 @@ pub(crate) fn unique_keys(change: &Change) -> Vec<(UniqueKey, String)> {
         Change::ApiToken(token) => vec![(UniqueKey::ApiHash(token.hash.clone()), token.id.to_string())],
         Change::Job(_)
         | Change::Sku(_)
-        | Change::Certificate(_)
         | Change::HostFacts { .. }
         | Change::ProviderState(_)
         | Change::Roce { .. }
@@ -193,8 +187,7 @@ fn written(change: &Change) -> Option<String> {
         | Change::Site(_)
         | Change::Sku(_)
         | Change::EnrollmentToken(_)
-        | Change::ApiToken(_)
-        | Change::Certificate(_) => guarded(change).map(|(key, _)| key.to_string()),
+        | Change::ApiToken(_) => guarded(change).map(|(key, _)| key.to_string()),
         Change::Refusal { .. } | Change::Note { .. } => None,
     }
 }
@@ -237,7 +230,6 @@ fn false_story(change: &Change) -> Option<Invalid> {
         | Change::Sku(_)
         | Change::Roce { .. }
         | Change::EnrollmentToken(_)
-        | Change::Certificate(_)
         | Change::ApiToken(_)
         | Change::Refusal { .. }
         | Change::Note { .. } => return None,

@@ -1,6 +1,6 @@
-//! Enrolment tokens, certificates, API tokens: hashes and lifetimes, never a secret.
+//! Enrolment tokens and API tokens: hashes and lifetimes, never a secret.
 
-use lattice_core::credential::{ApiToken, EnrollmentToken, IssuedCertificate};
+use lattice_core::credential::{ApiToken, EnrollmentToken};
 use lattice_core::ids::{ApiTokenId, JobId, NodeId, TokenId};
 
 use crate::error::StoreError;
@@ -22,23 +22,10 @@ pub(crate) const ENROLLMENT_TOKENS: Table = Table {
         col("issued_at", Kind::Int),
         col("expires_at", Kind::Int),
         col("used_at", Kind::Int),
+        col("key_hash", Kind::Text),
         col("refreshes", Kind::Int),
         col("revoked_at", Kind::Int),
         col("generation", Kind::Int),
-    ],
-};
-
-/// One row for each certificate that was signed; none ever changes.
-pub(crate) const CERTIFICATES: Table = Table {
-    name: "certificates",
-    key: 1,
-    writes: Writes::Append,
-    columns: &[
-        col("serial", Kind::Text),
-        col("node", Kind::Id),
-        col("identity_epoch", Kind::Int),
-        col("issued_at", Kind::Int),
-        col("not_after", Kind::Int),
     ],
 };
 
@@ -68,6 +55,7 @@ pub(crate) fn enrollment_row(token: &EnrollmentToken) -> Vec<Value<'_>> {
         Value::time(token.issued_at),
         Value::time(token.expires_at),
         Value::opt_time(token.used_at),
+        Value::opt_text(token.key_hash.as_deref()),
         Value::Int(i64::from(token.refreshes)),
         Value::opt_time(token.revoked_at),
         Value::generation(token.generation),
@@ -83,29 +71,10 @@ fn read_enrollment(r: &mut Reader<'_>) -> Result<EnrollmentToken, StoreError> {
         issued_at: r.time()?,
         expires_at: r.time()?,
         used_at: r.opt_time()?,
+        key_hash: r.opt_text()?,
         refreshes: r.small()?,
         revoked_at: r.opt_time()?,
         generation: r.generation()?,
-    })
-}
-
-pub(crate) fn certificate_row(certificate: &IssuedCertificate) -> Vec<Value<'_>> {
-    vec![
-        Value::text(&certificate.serial),
-        Value::Id(certificate.node.uuid()),
-        Value::count(certificate.identity_epoch),
-        Value::time(certificate.issued_at),
-        Value::time(certificate.not_after),
-    ]
-}
-
-fn read_certificate(r: &mut Reader<'_>) -> Result<IssuedCertificate, StoreError> {
-    Ok(IssuedCertificate {
-        serial: r.text()?,
-        node: NodeId::new(r.id()?),
-        identity_epoch: r.count()?,
-        issued_at: r.time()?,
-        not_after: r.time()?,
     })
 }
 
@@ -141,7 +110,7 @@ impl Store {
     /// # Errors
     /// The database fails.
     pub async fn enrollment_token_by_hash(&self, hash: &str) -> Result<Option<EnrollmentToken>, StoreError> {
-        const TOKEN: &str = "SELECT id, node, job, hash, issued_at, expires_at, used_at, refreshes, revoked_at, \
+        const TOKEN: &str = "SELECT id, node, job, hash, issued_at, expires_at, used_at, key_hash, refreshes, revoked_at, \
             generation FROM enrollment_tokens WHERE hash = ?1";
         Ok(self.fetch(Query::new(TOKEN, vec![Value::owned(hash.to_owned())]), read_enrollment).await?.pop())
     }
@@ -151,7 +120,7 @@ impl Store {
     /// # Errors
     /// The database fails.
     pub async fn enrollment_token(&self, id: TokenId) -> Result<Option<EnrollmentToken>, StoreError> {
-        const TOKEN: &str = "SELECT id, node, job, hash, issued_at, expires_at, used_at, refreshes, revoked_at, \
+        const TOKEN: &str = "SELECT id, node, job, hash, issued_at, expires_at, used_at, key_hash, refreshes, revoked_at, \
             generation FROM enrollment_tokens WHERE id = ?1";
         Ok(self.fetch(Query::new(TOKEN, vec![Value::Id(id.uuid())]), read_enrollment).await?.pop())
     }
@@ -161,21 +130,10 @@ impl Store {
     /// # Errors
     /// The database fails.
     pub async fn enrollment_tokens_of(&self, node: NodeId) -> Result<Vec<EnrollmentToken>, StoreError> {
-        const TOKENS: &str = "SELECT id, node, job, hash, issued_at, expires_at, used_at, refreshes, revoked_at, \
+        const TOKENS: &str = "SELECT id, node, job, hash, issued_at, expires_at, used_at, key_hash, refreshes, revoked_at, \
             generation FROM enrollment_tokens WHERE node = ?1 ORDER BY id DESC LIMIT ?2";
         let params = vec![Value::Id(node.uuid()), Value::Int(PAGE_MAX as i64)];
         self.fetch(Query::new(TOKENS, params), read_enrollment).await
-    }
-
-    /// The certificates of a node, the newest first; at most [`PAGE_MAX`].
-    ///
-    /// # Errors
-    /// The database fails.
-    pub async fn certificates_of(&self, node: NodeId) -> Result<Vec<IssuedCertificate>, StoreError> {
-        const CERTIFICATES: &str = "SELECT serial, node, identity_epoch, issued_at, not_after FROM certificates \
-            WHERE node = ?1 ORDER BY issued_at DESC, serial LIMIT ?2";
-        let params = vec![Value::Id(node.uuid()), Value::Int(PAGE_MAX as i64)];
-        self.fetch(Query::new(CERTIFICATES, params), read_certificate).await
     }
 
     /// The API token of that hash (SHA-256, hex), withdrawn and expired ones included.

@@ -195,10 +195,9 @@ impl Explain for StoreError {
                 vec![format!("a newer version of Lattice migrated it to schema {have}; this one ends at {known}")]
             }
             Self::InvalidCommit { why, .. } => vec![why.to_string()],
-            Self::Unknown { why }
-            | Self::Postgres { why }
-            | Self::Corrupt { why, .. }
-            | Self::BadCopy { why, .. } => vec![why.clone()],
+            Self::Unknown { why } | Self::Postgres { why } | Self::Corrupt { why, .. } | Self::BadCopy { why, .. } => {
+                vec![why.clone()]
+            }
             Self::BadCursor { .. } | Self::Closed | Self::TargetExists { .. } | Self::Unsupported { .. } => Vec::new(),
         }
     }

@@ -98,12 +98,7 @@ impl Store {
     ///
     /// # Errors
     /// The database fails.
-    pub async fn events(
-        &self,
-        after: EventSeq,
-        filter: &EventFilter,
-        limit: usize,
-    ) -> Result<Vec<Event>, StoreError> {
+    pub async fn events(&self, after: EventSeq, filter: &EventFilter, limit: usize) -> Result<Vec<Event>, StoreError> {
         let mut conditions = Conditions::default();
         conditions.add("seq > ?", [Value::count(after.0)]);
         if let Some(node) = filter.node {

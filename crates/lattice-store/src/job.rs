@@ -58,31 +58,13 @@ const SUMMARY: &str = "SELECT id, kind, node, site, batch, created_at, hostname,
     next_at, failure_class, error_code, error_message, observed_status, lease_holder, lease_until, started_at, \
     finished_at, updated_at, generation FROM jobs";
 
-/// Statuses of jobs that are not over.
-const LIVE: &str = "status IN ('pending', 'running', 'compensating', 'failed_retryable', 'failed_manual_intervention')";
+/// Statuses of jobs that are not over: those that are not [`JobStatus::is_terminal`].
+pub(crate) const LIVE: &str =
+    "status IN ('pending', 'running', 'compensating', 'failed_retryable', 'failed_manual_intervention')";
 
-/// Whether a job of that status still answers for its node: it may go on, even if only an operator can make it.
-pub const fn is_live(status: JobStatus) -> bool {
-    match status {
-        JobStatus::Pending
-        | JobStatus::Running
-        | JobStatus::Compensating
-        | JobStatus::FailedRetryable
-        | JobStatus::FailedManualIntervention => true,
-        JobStatus::Completed | JobStatus::Cancelled | JobStatus::Reconciled => false,
-    }
-}
-
-/// Whether a driver has something to do for a job of that status, now or later.
-pub const fn is_runnable(status: JobStatus) -> bool {
-    match status {
-        JobStatus::Pending | JobStatus::Running | JobStatus::Compensating => true,
-        JobStatus::FailedRetryable
-        | JobStatus::FailedManualIntervention
-        | JobStatus::Completed
-        | JobStatus::Cancelled
-        | JobStatus::Reconciled => false,
-    }
+/// Whether a driver has something to do for a job of that status, now or later: to start it or to drive it.
+const fn is_runnable(status: JobStatus) -> bool {
+    status.is_driven() || matches!(status, JobStatus::Pending)
 }
 
 pub(crate) fn row(job: &Job) -> Vec<Value<'_>> {
@@ -102,7 +84,7 @@ pub(crate) fn row(job: &Job) -> Vec<Value<'_>> {
         Value::Int(i64::from(state.attempt)),
         Value::Int(i64::from(state.round)),
         Value::Int(i64::from(state.epoch)),
-        Value::count(state.fence),
+        Value::count(state.fence.0),
         Value::opt_time(state.next_at),
         due_at(job),
         failure.map_or(Value::Null, |failure| Value::name(failure.class)),
@@ -326,5 +308,19 @@ impl Store {
             conditions.add("id > ?", [Value::Id(after.uuid())]);
         }
         self.fetch(conditions.query("SELECT body FROM jobs", "ORDER BY id", PAGE_MAX), read).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use strum::VariantArray;
+
+    use super::*;
+
+    #[test]
+    fn the_live_statuses_in_sql_are_those_that_are_not_terminal() {
+        for status in JobStatus::VARIANTS {
+            assert_eq!(LIVE.contains(&format!("'{status}'")), !status.is_terminal(), "{status}");
+        }
     }
 }

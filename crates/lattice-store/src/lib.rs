@@ -28,7 +28,7 @@ pub use audit::{AuditBroken, AuditEntry, AuditSummary, audit_verify};
 pub use error::{Invalid, StoreError};
 pub use feed::{Event, EventFilter, Follower};
 pub use history::HistoryEntry;
-pub use job::{JobFilter, JobSummary, is_live, is_runnable};
+pub use job::{JobFilter, JobSummary};
 pub use lease::Lease;
 pub use node::{NodeCount, NodeFilter, NodeSort, NodeSummary};
 pub use page::{Cursor, PAGE_MAX, Page, PageRequest};

@@ -1,9 +1,7 @@
 //! Nodes: their table, their lists, their counts.
 
 use lattice_core::ids::{Generation, JobId, NodeId, SiteId};
-use lattice_core::node::{
-    Availability, DownCause, Hold, HoldKind, Node, NodeClass, NodeState, OnboardingMode, Status,
-};
+use lattice_core::node::{Availability, DownCause, Hold, HoldKind, Node, NodeClass, NodeState, OnboardingMode, Status};
 use lattice_core::time::Timestamp;
 use uuid::Uuid;
 

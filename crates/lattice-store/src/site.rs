@@ -143,8 +143,7 @@ impl Store {
     pub async fn roce_assignments(&self, site: SiteId, hostname: &str) -> Result<Vec<RoceAssignment>, StoreError> {
         const ROCE: &str = "SELECT hostname, interface, ipv4_cidr FROM roce WHERE site = ?1 AND hostname = ?2 \
             ORDER BY interface LIMIT ?3";
-        let params =
-            vec![Value::Id(site.uuid()), Value::owned(hostname.to_owned()), Value::Int(PAGE_MAX as i64)];
+        let params = vec![Value::Id(site.uuid()), Value::owned(hostname.to_owned()), Value::Int(PAGE_MAX as i64)];
         self.fetch(Query::new(ROCE, params), read_roce).await
     }
 }

@@ -111,11 +111,7 @@ impl Store {
     ///
     /// # Errors
     /// The database fails.
-    pub async fn stage_times(
-        &self,
-        stages: &[StageName],
-        sku: Option<&str>,
-    ) -> Result<Vec<StageTimes>, StoreError> {
+    pub async fn stage_times(&self, stages: &[StageName], sku: Option<&str>) -> Result<Vec<StageTimes>, StoreError> {
         const RUNS: &str = "SELECT done.at - (SELECT MIN(begun.at) FROM stage_events begun WHERE begun.job = done.job \
             AND begun.stage = done.stage AND begun.round = done.round AND begun.status = 'started') \
             FROM stage_events done WHERE done.stage = ?1 AND done.status = 'succeeded' \

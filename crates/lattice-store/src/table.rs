@@ -66,10 +66,8 @@ impl Table {
             Writes::Append => String::new(),
             Writes::Replace => {
                 let key: Vec<_> = self.columns[..self.key].iter().map(|column| column.name).collect();
-                let set: Vec<_> = self.columns[self.key..]
-                    .iter()
-                    .map(|column| format!("{0} = excluded.{0}", column.name))
-                    .collect();
+                let set: Vec<_> =
+                    self.columns[self.key..].iter().map(|column| format!("{0} = excluded.{0}", column.name)).collect();
                 format!(" ON CONFLICT ({}) DO UPDATE SET {}", key.join(", "), set.join(", "))
             }
         }

@@ -165,20 +165,12 @@ CREATE TABLE enrollment_tokens (
     issued_at  INTEGER NOT NULL,
     expires_at INTEGER NOT NULL,
     used_at    INTEGER,
+    key_hash   TEXT,
     refreshes  INTEGER NOT NULL,
     revoked_at INTEGER,
     generation INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX enrollment_tokens_by_node ON enrollment_tokens (node, id);
-
-CREATE TABLE certificates (
-    serial         TEXT NOT NULL PRIMARY KEY,
-    node           BLOB NOT NULL,
-    identity_epoch INTEGER NOT NULL,
-    issued_at      INTEGER NOT NULL,
-    not_after      INTEGER NOT NULL
-) STRICT;
-CREATE INDEX certificates_by_node ON certificates (node, issued_at);
 
 CREATE TABLE api_tokens (
     id         BLOB NOT NULL PRIMARY KEY,

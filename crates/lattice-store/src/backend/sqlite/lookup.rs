@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::rows;
 use crate::commit::{Head, HeldEpoch, NodeHead, RowKey, UniqueKey};
 use crate::error::StoreError;
+use crate::job::LIVE;
 use crate::sql::{Query, Reader, Value};
 
 pub(super) fn op(connection: &Connection, op: OpId) -> Result<Option<EventSeq>, StoreError> {
@@ -27,13 +28,8 @@ pub(super) fn row(connection: &Connection, key: &RowKey) -> Result<Option<Head>,
         RowKey::Job(id) => ("SELECT generation FROM jobs WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::Site(id) => ("SELECT generation FROM sites WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::Sku(name) => ("SELECT generation FROM skus WHERE name = ?1", Value::owned(name.clone())),
-        RowKey::EnrollmentToken(id) => {
-            ("SELECT generation FROM enrollment_tokens WHERE id = ?1", Value::Id(id.uuid()))
-        }
+        RowKey::EnrollmentToken(id) => ("SELECT generation FROM enrollment_tokens WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::ApiToken(id) => ("SELECT generation FROM api_tokens WHERE id = ?1", Value::Id(id.uuid())),
-        RowKey::Certificate(serial) => {
-            ("SELECT 1 FROM certificates WHERE serial = ?1", Value::owned(serial.clone()))
-        }
     };
     let read = |r: &mut Reader<'_>| Ok(Head { generation: r.generation()?, node: None });
     Ok(rows(connection, &Query::new(sql, vec![key]), read)?.pop())
@@ -48,10 +44,9 @@ fn read_node(r: &mut Reader<'_>) -> Result<Head, StoreError> {
 
 pub(super) fn holder(connection: &Connection, key: &UniqueKey) -> Result<Option<String>, StoreError> {
     let (sql, params) = match key {
-        UniqueKey::Hostname(name) => (
-            "SELECT id FROM nodes WHERE hostname = ?1 AND status <> 'deleted'",
-            vec![Value::owned(name.clone())],
-        ),
+        UniqueKey::Hostname(name) => {
+            ("SELECT id FROM nodes WHERE hostname = ?1 AND status <> 'deleted'", vec![Value::owned(name.clone())])
+        }
         UniqueKey::ProviderRef(site, name) => (
             "SELECT id FROM nodes WHERE site = ?1 AND provider_ref = ?2 AND status <> 'deleted'",
             vec![Value::Id(site.uuid()), Value::owned(name.clone())],
@@ -60,16 +55,20 @@ pub(super) fn holder(connection: &Connection, key: &UniqueKey) -> Result<Option<
         UniqueKey::EnrollmentHash(hash) => {
             ("SELECT id FROM enrollment_tokens WHERE hash = ?1", vec![Value::owned(hash.clone())])
         }
-        UniqueKey::ApiHash(hash) => {
-            ("SELECT id FROM api_tokens WHERE hash = ?1", vec![Value::owned(hash.clone())])
+        UniqueKey::ApiHash(hash) => ("SELECT id FROM api_tokens WHERE hash = ?1", vec![Value::owned(hash.clone())]),
+        UniqueKey::LiveJob(node) => {
+            let query = Query {
+                sql: format!("SELECT id FROM jobs WHERE node = ?1 AND {LIVE}").into(),
+                params: vec![Value::Id(node.uuid())],
+            };
+            return first_id(connection, &query);
         }
-        UniqueKey::LiveJob(node) => (
-            "SELECT id FROM jobs WHERE node = ?1 AND status IN ('pending', 'running', 'compensating', \
-            'failed_retryable', 'failed_manual_intervention') LIMIT 1",
-            vec![Value::Id(node.uuid())],
-        ),
     };
-    let ids = rows(connection, &Query::new(sql, params), |r| r.id())?;
+    first_id(connection, &Query::new(sql, params))
+}
+
+fn first_id(connection: &Connection, query: &Query) -> Result<Option<String>, StoreError> {
+    let ids = rows(connection, query, |r| r.id())?;
     Ok(ids.first().map(|id: &Uuid| id.hyphenated().to_string()))
 }
 
