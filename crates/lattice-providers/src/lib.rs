@@ -5,4 +5,6 @@
 pub mod error;
 pub mod machine;
 pub mod message;
+pub mod observer;
+pub mod provider;
 pub mod secret;
