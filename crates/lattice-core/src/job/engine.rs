@@ -88,7 +88,7 @@ pub(super) fn advance(flow: &Flow, job: &JobState, done: StageName, now: Timesta
         Some(stage) => enter(flow, job, stage, now),
         None => {
             let status = if job.adopted { JobStatus::Reconciled } else { JobStatus::Completed };
-            JobState { status, failure: None, deadline: None, ..quiet(job) }
+            JobState { status, stage: done, failure: None, deadline: None, ..quiet(job) }
         }
     }
 }

@@ -182,6 +182,9 @@ impl Life {
             let input = if self.dice.percent(50) { Input::Timer } else { Input::Wake };
             self.give(input)?;
         }
+        if self.dice.percent(2) {
+            self.world.finish_unasked(self.now);
+        }
         let is_enrolled = self.world.present.contains(&StageName::WaitForAgentEnrollment);
         if is_enrolled && self.job.status.is_failed() && self.dice.percent(20) {
             self.give(Input::LateSuccess)?;

@@ -220,7 +220,19 @@ impl World {
             StageName::DeployViaMaas => self.deployment.is_some(),
             StageName::WaitForDeployed => is_deployed,
             // A machine that is deployed was ready, and was configured.
+            StageName::ApplyRocePhase2 | StageName::EnsurePxeInterfaceAuto if is_deployed => true,
             other => reentry == Reentry::Pure || self.present.contains(&other),
+        }
+    }
+
+    /// Somebody, or the machine itself, finishes what a good deployment began. spec: S5 4.13
+    pub fn finish_unasked(&mut self, now: Timestamp) {
+        if self.deployment.as_ref().is_some_and(|it| it.outcome == Outcome::Good && it.ends_at <= now) {
+            self.present.extend([
+                StageName::EnsureHardwareSyncConfigured,
+                StageName::WaitForHardwareSyncHealthy,
+                StageName::WaitForAgentEnrollment,
+            ]);
         }
     }
 }
