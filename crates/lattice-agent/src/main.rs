@@ -7,7 +7,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Parser, Subcommand};
 use lattice_agent::{AgentConfig, AgentError, LinuxHost, Pace, Storage, VERSION, read_bootstrap};
-use lattice_core::explain::NextAction;
 use lattice_core::time::{Clock, Timestamp};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -99,11 +98,10 @@ fn explain(error: &AgentError) {
     for fact in &problem.because {
         eprintln!("  because: {fact}");
     }
-    for action in &problem.next_actions {
-        match action {
-            NextAction::Run { command, effect } => eprintln!("  next: {command}    {effect}"),
-            NextAction::WaitUntil { until, waiting_for } => eprintln!("  next: wait until {until} for {waiting_for}"),
-            NextAction::Fix { what } => eprintln!("  next: {what}"),
+    for step in &problem.next_actions {
+        match &step.command {
+            Some(command) => eprintln!("  next: {command}    {}", step.effect),
+            None => eprintln!("  next: {}", step.effect),
         }
     }
 }
