@@ -8,8 +8,8 @@ use lattice_core::ids::{JobId, LeaseEpoch, OpId, uuid_v7};
 use lattice_core::job::flows::{self, DATASOURCE_LIKE, GENERIC};
 use lattice_core::job::{
     Allowed, CompensateTo, Decisions, Disposition, Enter, Flow, FlowName, Input, JobState, JobStatus, Next, Op,
-    OperatorAction, ParkedFor, Proof, Reentry, Refused, StageError, StageName, Stop, disposition, next, node_moves,
-    recommended_next_action, step,
+    OperatorAction, ParkedFor, Proof, Reentry, Refused, StageError, StageName, Stop, allowed_node_statuses,
+    disposition, next, node_moves, recommended_next_action, step,
 };
 use lattice_core::node::Status;
 use lattice_core::site::MaasPolicy;
@@ -559,6 +559,57 @@ fn a_removal_that_fails_keeps_the_identity_and_goes_on_when_resumed() {
     assert_eq!(node_moves(&flow, &running, &failed, Status::Removing), [Status::Retired]);
     let resumed = apply(&flow, &failed, Input::Op(op(2, OperatorAction::Resume)));
     assert_eq!(node_moves(&flow, &failed, &resumed, Status::Retired), [Status::Removing]);
+}
+
+#[test]
+fn job_and_node_statuses_go_together_as_the_specification_maps_them() {
+    use JobStatus as J;
+    use Status as S;
+    // spec: S2 4.3
+    let onboarding: [(J, &[S]); 5] = [
+        (J::Running, &[S::Enrolling]),
+        (J::FailedRetryable, &[S::Enrolling]),
+        (J::FailedManualIntervention, &[S::Enrolling, S::Quarantined]),
+        (J::Completed, &[S::Active]),
+        (J::Reconciled, &[S::Active]),
+    ];
+    // spec: S2 5.3
+    let removal: [(J, &[S]); 4] = [
+        (J::Running, &[S::Removing]),
+        (J::FailedRetryable, &[S::Retired]),
+        (J::FailedManualIntervention, &[S::Retired, S::Quarantined]),
+        (J::Completed, &[S::Deleted]),
+    ];
+    for flow in [FlowName::OnboardingMaas, FlowName::OnboardingLxd] {
+        onboarding
+            .iter()
+            .for_each(|(job, nodes)| assert_eq!(allowed_node_statuses(flow, *job), *nodes, "{flow} {job}"));
+    }
+    for flow in [FlowName::Remove, FlowName::RemoveLxd] {
+        removal.iter().for_each(|(job, nodes)| assert_eq!(allowed_node_statuses(flow, *job), *nodes, "{flow} {job}"));
+    }
+    // A live retirement: any status of S2 5.3's first row, but not retired before it is done.
+    let running = allowed_node_statuses(FlowName::Retire, J::Running);
+    assert_eq!(running, [S::Active, S::Offline, S::Quarantined, S::Draining]);
+    for flow in FlowName::VARIANTS {
+        for job in J::VARIANTS {
+            assert!(!allowed_node_statuses(*flow, *job).is_empty(), "{flow} {job} stands beside no node");
+        }
+    }
+}
+
+#[test]
+fn statuses_and_actions_are_spelt_as_in_the_specification() {
+    let statuses: Vec<_> = JobStatus::VARIANTS.iter().map(ToString::to_string).collect();
+    let actions: Vec<_> = OperatorAction::VARIANTS.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        statuses.join(" "),
+        "pending running completed failed_retryable failed_manual_intervention cancelled compensating reconciled"
+    );
+    assert_eq!(
+        actions.join(" "),
+        "retry_stage resume rerun restart_clean cancel adopt_observed_state mark_manual_intervention_required"
+    );
 }
 
 #[test]
