@@ -1,5 +1,6 @@
 //! Simulated sites and machines over the real protocols, with faults on request.
 
+pub mod clock;
 pub mod dice;
 pub mod maas;
 pub mod machine;

@@ -1,10 +1,9 @@
 //! The running site: one world, a clock, and whoever calls it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
-use jiff::Timestamp;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -13,6 +12,7 @@ use super::oauth::ApiKey;
 use super::report::Report;
 use super::wire::{Method, Request, Response};
 use super::world::{BmcCommand, BmcError, Effect, Event, MaasWorld, MachineFacts};
+use crate::clock::{now, until};
 use crate::machine::hardware::Hardware;
 use crate::stop::{Stop, spawn_until_stopped};
 
@@ -53,7 +53,7 @@ impl MaasHandle {
         spawn_until_stopped(async move {
             loop {
                 let due = site.with(|world| world.next_due());
-                let rest = due.map_or(IDLE, |at| until(at));
+                let rest = due.map_or(IDLE, until);
                 tokio::select! {
                     () = tokio::time::sleep(rest) => {}
                     () = site.shared.changed.notified() => {}
@@ -172,17 +172,6 @@ impl MaasHandle {
         // A panic while the world was locked is a defect of the simulation; the rest may go on.
         self.shared.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The simulator owns this clock; the world is told the time.
-fn now() -> Timestamp {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let micros = i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX);
-    Timestamp::from_microsecond(micros).unwrap_or(Timestamp::MAX)
-}
-
-fn until(at: Timestamp) -> Duration {
-    Duration::try_from(at.duration_since(now())).unwrap_or(Duration::ZERO)
 }
 
 fn to_http(response: Response) -> http::Response<Bytes> {

@@ -11,6 +11,7 @@ pub mod quirk;
 pub mod report;
 mod route;
 pub mod server;
+pub mod site;
 pub mod status;
 pub mod wire;
 pub mod world;

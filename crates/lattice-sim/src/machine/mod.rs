@@ -5,6 +5,7 @@ pub mod cloud_config;
 mod command;
 pub mod hardware;
 pub mod population;
+pub mod real_agent;
 pub mod runner;
 mod ssh;
 pub mod system;

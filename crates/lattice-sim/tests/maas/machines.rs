@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use lattice_api::agent::Bootstrap;
 use lattice_sim::maas::config::{FirstBoot, SiteConfig};
 use lattice_sim::maas::faults::{Fault, MachineFault};
 use lattice_sim::machine::agent::{AgentLauncher, MachineBoot, RunningAgent};
@@ -51,11 +52,10 @@ impl RunningAgent for Recorded {
     }
 }
 
-struct Plant {
+pub struct Plant {
     site: Site,
     runner: MachineRunner,
     machine: Hardware,
-    seen: UnboundedReceiver<Seen>,
     port: u16,
     host_key: PrivateKey,
     id: String,
@@ -64,8 +64,14 @@ struct Plant {
 const NODE: &str = "0192f0c1-2d3e-7a4b-8c5d-6e7f8091a2b3";
 
 impl Plant {
-    /// A machine that is Ready on a running site.
-    async fn ready(faults: &[MachineFault]) -> Self {
+    /// A machine that is Ready on a running site, and what is seen of its agent.
+    async fn ready(faults: &[MachineFault]) -> (Self, UnboundedReceiver<Seen>) {
+        let (sender, seen) = unbounded_channel();
+        (Self::with_agents(faults, Arc::new(Recorder(sender))).await, seen)
+    }
+
+    /// The same with other agents.
+    pub async fn with_agents(faults: &[MachineFault], agents: Arc<dyn AgentLauncher>) -> Self {
         let mut config = SiteConfig { first_boot: FirstBoot::ByRunner, ..quick(1) };
         // Tests run side by side: each has its own port on the machine's address.
         let probe = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
@@ -75,9 +81,8 @@ impl Plant {
             config.faults.arm_permanently(Fault::Machine { name: machine.label.clone(), what: *what });
         }
         let mut site = Site::start(config).await;
-        let (sender, seen) = unbounded_channel();
         let options = RunnerOptions { ssh_port: port, seed: 1 };
-        let runner = MachineRunner::start(site.handle.clone(), Arc::new(Recorder(sender)), options);
+        let runner = MachineRunner::start(site.handle.clone(), agents, options);
         let form = [
             ("hostname", machine.label.as_str()),
             ("power_type", "ipmi"),
@@ -89,7 +94,7 @@ impl Plant {
         site.wait_for(&format!("machines/{id}/"), "Ready").await;
         let pair = KeypairData::Ed25519(Ed25519Keypair::from_seed(&[7; 32]));
         let host_key = PrivateKey::new(pair, "host").expect("a key");
-        Self { site, runner, machine, seen, port, host_key, id }
+        Self { site, runner, machine, port, host_key, id }
     }
 
     fn path(&self) -> String {
@@ -101,12 +106,28 @@ impl Plant {
         self.site.json("GET", &target, &[]).await
     }
 
+    pub fn label(&self) -> String {
+        self.machine.label.clone()
+    }
+
+    pub async fn power_cycle(&mut self) {
+        for op in ["power_off", "power_on"] {
+            let target = format!("{}?op={op}", self.path());
+            self.site.json("POST", &target, &[]).await;
+        }
+    }
+
     async fn deploy(&mut self) {
-        let pem = self.host_key.to_openssh(LineEnding::LF).expect("PEM");
-        let pem = pem.lines().map(|line| format!("    {line}\n")).collect::<String>();
         let bootstrap = format!(
             r#"{{"server":"https://127.0.0.1:7443","node_id":"{NODE}","token":"lat_enroll_x","ca_pem":"PEM"}}"#
         );
+        self.deploy_with(&serde_json::from_str(&bootstrap).expect("a bootstrap")).await;
+    }
+
+    pub async fn deploy_with(&mut self, bootstrap: &Bootstrap) {
+        let pem = self.host_key.to_openssh(LineEnding::LF).expect("PEM");
+        let pem = pem.lines().map(|line| format!("    {line}\n")).collect::<String>();
+        let bootstrap = serde_json::to_string(bootstrap).expect("JSON");
         let text = format!(
             "#cloud-config\nssh_keys:\n  ed25519_private: |\n{pem}ssh_pwauth: true\nusers:\n  - name: hpcadmin\n    \
              lock_passwd: false\n    plain_text_passwd: hunter2\nwrite_files:\n  - path: /etc/lattice/bootstrap.json\n    \
@@ -159,7 +180,7 @@ impl Plant {
         panic!("no SSH");
     }
 
-    async fn stop(self) {
+    pub async fn stop(self) {
         self.runner.stop().await;
         self.site.stop().await;
     }
@@ -197,13 +218,13 @@ fn creds(token: &Value, secret: &str) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_deployed_machine_runs_its_agent_and_syncs_once_its_credentials_are_pushed() {
-    let mut plant = Plant::ready(&[]).await;
+    let (mut plant, mut seen) = Plant::ready(&[]).await;
     let token = plant.token().await;
     assert!(token["token_key"].is_string(), "commissioning rendered a preseed: {token}");
     plant.deploy().await;
     let label = plant.machine.label.clone();
     let launched = Seen::Launched { label: label.clone(), node: NODE.into(), gpus: 8, deployment: 1 };
-    assert_eq!(plant.seen.recv().await, Some(launched));
+    assert_eq!(seen.recv().await, Some(launched));
     let path = plant.path();
     assert!(plant.site.json("GET", &path, &[]).await["last_sync"].is_null());
 
@@ -222,20 +243,20 @@ async fn a_deployed_machine_runs_its_agent_and_syncs_once_its_credentials_are_pu
 
 #[tokio::test]
 async fn a_machine_without_power_has_neither_ssh_nor_agent_and_comes_back_with_its_files() {
-    let mut plant = Plant::ready(&[]).await;
+    let (mut plant, mut seen) = Plant::ready(&[]).await;
     plant.deploy().await;
     let label = plant.machine.label.clone();
-    assert!(matches!(plant.seen.recv().await, Some(Seen::Launched { deployment: 1, .. })));
+    assert!(matches!(seen.recv().await, Some(Seen::Launched { deployment: 1, .. })));
     assert_eq!(plant.ssh_when_up("install -m 644 /dev/stdin /etc/motd", b"hello").await.0, 0);
     let path = plant.path();
     plant.site.json("POST", &format!("{path}?op=power_off"), &[]).await;
-    assert_eq!(plant.seen.recv().await, Some(Seen::Stopped { label: label.clone() }));
+    assert_eq!(seen.recv().await, Some(Seen::Stopped { label: label.clone() }));
     plant.site.json("POST", &format!("{path}?op=power_on"), &[]).await;
-    assert!(matches!(plant.seen.recv().await, Some(Seen::Launched { deployment: 1, .. })));
+    assert!(matches!(seen.recv().await, Some(Seen::Launched { deployment: 1, .. })));
     assert_eq!(plant.ssh_when_up("cat /etc/motd", b"").await, (0, "hello".into()));
     plant.site.json("POST", &format!("{path}?op=release"), &[]).await;
-    assert_eq!(plant.seen.recv().await, Some(Seen::Stopped { label: label.clone() }));
-    assert_eq!(plant.seen.recv().await, Some(Seen::Wiped { label: label.clone() }));
+    assert_eq!(seen.recv().await, Some(Seen::Stopped { label: label.clone() }));
+    assert_eq!(seen.recv().await, Some(Seen::Wiped { label: label.clone() }));
     assert_eq!(plant.runner.file(&label, "/etc/motd"), None);
     assert!(plant.ssh("hunter2", "true", b"").await.is_err());
     plant.stop().await;
@@ -243,7 +264,7 @@ async fn a_machine_without_power_has_neither_ssh_nor_agent_and_comes_back_with_i
 
 #[tokio::test]
 async fn ssh_refuses_a_wrong_password_and_whatever_is_not_a_fixed_form() {
-    let mut plant = Plant::ready(&[]).await;
+    let (mut plant, _seen) = Plant::ready(&[]).await;
     plant.deploy().await;
     assert_eq!(plant.ssh_when_up("cloud-init status --wait", b"").await, (0, "status: done\n".into()));
     assert_eq!(plant.ssh("wrong", "true", b"").await, Err("refused".into()));
@@ -257,7 +278,7 @@ async fn ssh_refuses_a_wrong_password_and_whatever_is_not_a_fixed_form() {
 
 #[tokio::test]
 async fn a_machine_whose_agent_never_starts_is_deployed_all_the_same() {
-    let mut plant = Plant::ready(&[MachineFault::AgentNeverStarts, MachineFault::HwSyncUnhealthy]).await;
+    let (mut plant, mut seen) = Plant::ready(&[MachineFault::AgentNeverStarts, MachineFault::HwSyncUnhealthy]).await;
     let token = plant.token().await;
     plant.deploy().await;
     let right = creds(&token, token["token_secret"].as_str().expect("a secret"));
@@ -265,6 +286,6 @@ async fn a_machine_whose_agent_never_starts_is_deployed_all_the_same() {
     assert_eq!(plant.ssh_when_up("systemctl restart maas-agent", b"").await.0, 0);
     let path = plant.path();
     assert!(plant.site.json("GET", &path, &[]).await["last_sync"].is_null());
-    assert!(plant.seen.try_recv().is_err());
+    assert!(seen.try_recv().is_err());
     plant.stop().await;
 }

@@ -5,6 +5,7 @@ mod client;
 mod http_walk;
 mod machines;
 mod quirks;
+mod real_agent;
 mod refusals;
 mod site;
 mod transitions;
