@@ -260,6 +260,7 @@ pub fn remove() -> Flow {
         backoff: MACHINE_BACKOFF,
         timeout: within(s(900), FailureClass::PostDeployConnectivityFailure, "uninstall_timeout"),
         node_during: Some(Status::Removing),
+        decisions: &[DecisionKind::OsGone],
         ..stage(StageName::UninstallAgent)
     };
     let stages = std::iter::once(uninstall).chain(end_of_identity()).collect();

@@ -83,7 +83,7 @@ fn check_decisions(flow: &Flow, job: &JobState, op: &Op) -> Result<(), Refused> 
     let declared = flow.stage(job.stage).map_or(&[][..], |stage| stage.decisions);
     let unknown = op.decisions.kinds().into_iter().find(|kind| match kind {
         DecisionKind::ReleaseDeployed => op.action != OperatorAction::RestartClean,
-        DecisionKind::BootDisk | DecisionKind::Machine => !declared.contains(kind),
+        DecisionKind::BootDisk | DecisionKind::Machine | DecisionKind::OsGone => !declared.contains(kind),
     });
     match unknown {
         Some(decision) => Err(Refused::DecisionUnknown { job: job.id, stage: job.stage, decision }),

@@ -152,6 +152,8 @@ pub enum DecisionKind {
     Machine,
     /// That a machine whose OS runs may be released, and its disks lost.
     ReleaseDeployed,
+    /// That the OS of a host that nobody can ask is gone.
+    OsGone,
 }
 
 impl DecisionKind {
@@ -161,6 +163,7 @@ impl DecisionKind {
             Self::BootDisk => "--boot-disk <disk>",
             Self::Machine => "--machine <system_id>",
             Self::ReleaseDeployed => "--release-deployed",
+            Self::OsGone => "--os-gone",
         }
     }
 }
@@ -175,6 +178,8 @@ pub struct Decisions {
     pub machine: Option<String>,
     /// A machine whose OS runs may be released.
     pub release_deployed: bool,
+    /// The OS of the host is gone, as an operator saw for himself.
+    pub os_gone: bool,
 }
 
 impl Decisions {
@@ -184,6 +189,7 @@ impl Decisions {
             (self.boot_disk.is_some(), DecisionKind::BootDisk),
             (self.machine.is_some(), DecisionKind::Machine),
             (self.release_deployed, DecisionKind::ReleaseDeployed),
+            (self.os_gone, DecisionKind::OsGone),
         ];
         given.into_iter().filter(|(is_given, _)| *is_given).map(|(_, kind)| kind).collect()
     }
@@ -195,6 +201,7 @@ impl Decisions {
             boot_disk: later.boot_disk.clone().or_else(|| self.boot_disk.clone()),
             machine: later.machine.clone().or_else(|| self.machine.clone()),
             release_deployed: self.release_deployed || later.release_deployed,
+            os_gone: self.os_gone || later.os_gone,
         }
     }
 }

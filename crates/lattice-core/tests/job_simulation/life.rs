@@ -392,6 +392,7 @@ impl Life {
             boot_disk: self.dice.percent(5).then(|| "nvme0n1".to_owned()),
             machine: None,
             release_deployed: action == OperatorAction::RestartClean && self.dice.percent(50),
+            os_gone: false,
         };
         let age = Duration::from_secs(self.dice.below(150));
         let observed = self.proof().map(|proof| Proof { at: proof.at - age, ..proof });
@@ -461,6 +462,7 @@ impl Life {
             boot_disk: command.contains("--boot-disk").then(|| "nvme0n1".to_owned()),
             machine: command.contains("--machine").then(|| "abc123".to_owned()),
             release_deployed: command.contains("--release-deployed"),
+            os_gone: command.contains("--os-gone"),
         };
         let observed = self.proof();
         let op = self.op(action, decisions, observed);
