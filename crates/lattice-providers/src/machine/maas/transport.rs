@@ -167,7 +167,9 @@ impl HttpTransport {
             (_, Roots::System) => builder,
             (_, Roots::Pem(pem)) => {
                 let certificates = reqwest::Certificate::from_pem_bundle(pem)
-                    .map_err(|_| unusable("the certificate authorities are not PEM"))?;
+                    .ok()
+                    .filter(|certificates| !certificates.is_empty())
+                    .ok_or_else(|| unusable("the certificate authorities are not PEM"))?;
                 builder.tls_certs_only(certificates)
             }
         };
