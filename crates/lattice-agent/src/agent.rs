@@ -16,7 +16,7 @@ use lattice_core::secret::{Secret, token_hash};
 use lattice_core::time::{Clock, Timestamp};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use crate::backoff::Backoff;
 use crate::config::AgentConfig;
@@ -84,7 +84,10 @@ struct Session {
 
 /// Why one connection's time ended.
 enum Trouble {
+    /// The server or the way to it: it comes back by itself.
     Passing(String),
+    /// The server said no, but not for good.
+    Refused(String),
     Final(AgentError),
 }
 
@@ -111,7 +114,7 @@ impl Agent {
         let facts = host.facts().await;
         let fingerprint = fingerprint(&facts, &config.version);
         let mut agent = Self {
-            backoff: Backoff::new(config.pace.backoff_base, config.pace.backoff_cap),
+            backoff: Backoff::new(config.pace.backoff_base),
             inspect_at: Instant::now() + config.pace.inspect_every,
             identity: None,
             renew_at: now,
@@ -141,13 +144,15 @@ impl Agent {
 
     async fn live(&mut self) -> Result<Infallible, AgentError> {
         loop {
-            let reason = match self.one_connection().await {
+            let node_id = self.config.bootstrap.node_id;
+            let (reason, cap) = match self.one_connection().await {
                 Ok(never) => match never {},
                 Err(Trouble::Final(error)) => return Err(error),
-                Err(Trouble::Passing(reason)) => reason,
+                Err(Trouble::Passing(reason)) => (reason, self.config.pace.backoff_cap),
+                Err(Trouble::Refused(reason)) => (reason, self.config.pace.refused_cap),
             };
-            let wait = self.backoff.failed(rand::random());
-            debug!(node_id = %self.config.bootstrap.node_id, reason, wait_ms = wait.as_millis(), "agent tries again");
+            let wait = self.backoff.failed(cap, rand::random());
+            info!(%node_id, reason, wait_ms = wait.as_millis(), "trying again");
             tokio::time::sleep(wait).await;
         }
     }
@@ -351,5 +356,9 @@ fn is_any(problem: &Problem, codes: &[Code]) -> bool {
 }
 
 fn passing(error: CallError) -> Trouble {
-    Trouble::Passing(error.to_string())
+    let reason = error.to_string();
+    match error {
+        CallError::Refused(problem) if problem.status < 500 => Trouble::Refused(reason),
+        CallError::Refused(_) | CallError::Transport(_) | CallError::TimedOut(_) => Trouble::Passing(reason),
+    }
 }

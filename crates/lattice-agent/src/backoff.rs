@@ -7,14 +7,13 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy)]
 pub struct Backoff {
     base: Duration,
-    cap: Duration,
     failures: u32,
 }
 
 impl Backoff {
     /// No failure yet.
-    pub fn new(base: Duration, cap: Duration) -> Self {
-        Self { base, cap, failures: 0 }
+    pub fn new(base: Duration) -> Self {
+        Self { base, failures: 0 }
     }
 
     /// It worked.
@@ -22,9 +21,9 @@ impl Backoff {
         self.failures = 0;
     }
 
-    /// It failed: how long to wait. `random` is drawn evenly from 0..1.
-    pub fn failed(&mut self, random: f64) -> Duration {
-        let ceiling = self.base.saturating_mul(1 << self.failures.min(16)).min(self.cap);
+    /// It failed: how long to wait, at most `cap`. `random` is drawn evenly from 0..1.
+    pub fn failed(&mut self, cap: Duration, random: f64) -> Duration {
+        let ceiling = self.base.saturating_mul(1 << self.failures.min(16)).min(cap);
         self.failures = self.failures.saturating_add(1);
         ceiling.mul_f64(random.clamp(0.0, 1.0))
     }
@@ -36,11 +35,12 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_the_cap_and_start_over_after_a_success() {
-        let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(10));
-        let waits: Vec<_> = (0..7).map(|_| backoff.failed(1.0).as_millis()).collect();
+        let mut backoff = Backoff::new(Duration::from_millis(500));
+        let cap = Duration::from_secs(10);
+        let waits: Vec<_> = (0..7).map(|_| backoff.failed(cap, 1.0).as_millis()).collect();
         assert_eq!(waits, [500, 1_000, 2_000, 4_000, 8_000, 10_000, 10_000]);
         backoff.reset();
-        assert_eq!(backoff.failed(0.5).as_millis(), 250);
-        assert_eq!(backoff.failed(0.0).as_millis(), 0);
+        assert_eq!(backoff.failed(cap, 0.5).as_millis(), 250);
+        assert_eq!(backoff.failed(cap, 0.0).as_millis(), 0);
     }
 }

@@ -30,6 +30,8 @@ pub struct Pace {
     pub backoff_base: Duration,
     /// Longest wait after a failure: well under the 30 s after which a node counts as silent.
     pub backoff_cap: Duration,
+    /// Longest wait after a refusal that may pass: somebody has to do something first.
+    pub refused_cap: Duration,
     /// Longest wait for an answer, besides what the server may park.
     pub call_timeout: Duration,
     /// A connection is replaced after this, less up to a fifth: before the server closes it, at 50 minutes at the earliest.
@@ -43,6 +45,7 @@ impl Default for Pace {
         Self {
             backoff_base: Duration::from_millis(500),
             backoff_cap: Duration::from_secs(10),
+            refused_cap: Duration::from_secs(60),
             call_timeout: Duration::from_secs(10),
             link_life: Duration::from_secs(48 * 60),
             inspect_every: Duration::from_secs(3600),

@@ -49,6 +49,8 @@ struct Slot {
     /// Counts who sat in this slot: a handle of an earlier one is refused.
     tenancy: u32,
     report_return: bool,
+    /// The health changed since [`Handle::settle`].
+    news: bool,
 }
 
 /// A node's slot, held by its connection: heartbeats through it look nothing up.
@@ -90,7 +92,7 @@ pub struct Vitals {
 pub struct Heard {
     /// When the node was heard before.
     pub before: Timestamp,
-    /// GPU count, ECC errors or the minor issue differ from the last heartbeat of the session.
+    /// GPU count, ECC errors or the minor issue changed since the last [`Handle::settle`].
     pub health_changed: bool,
     /// Somebody asked, with [`Registry::watch`], to be told that this node is heard again.
     pub returned: bool,
@@ -141,6 +143,12 @@ pub struct Watch {
     pub report_return: bool,
 }
 
+impl Slot {
+    fn raise_epoch(&mut self, epoch: u64) {
+        self.epoch = self.epoch.max(epoch);
+    }
+}
+
 impl Vitals {
     /// Stands for a minor issue's text: never 0, so that an issue differs from none.
     pub fn issue_mark(text: &str) -> u32 {
@@ -161,12 +169,13 @@ impl Registry {
 
     /// Lets heartbeats of `node` in, under certificates of `epoch`.
     ///
-    /// A new node's silence counts from `now`; a known one keeps its session and gets the epoch.
+    /// A new node's silence counts from `now`; a known one keeps its session. Epochs only grow: one that is older than
+    /// the node's changes nothing.
     pub fn admit(&self, node: NodeId, epoch: u64, now: Timestamp) -> Handle {
         let mut directory = self.write();
         if let Some(slot) = directory.index.find(node, &directory.nodes) {
             let handle = directory.handle(slot);
-            handle.slot().epoch = epoch;
+            handle.slot().raise_epoch(epoch);
             return handle;
         }
         let slot = directory.occupy(node);
@@ -176,12 +185,12 @@ impl Registry {
         handle
     }
 
-    /// Revokes every certificate of `node` with another epoch, on live connections too, and ends its session.
+    /// Revokes every certificate of `node` with an earlier epoch, on live connections too, and ends its session.
     ///
-    /// False when the node is not known.
-    pub fn set_epoch(&self, node: NodeId, epoch: u64) -> bool {
+    /// Epochs only grow. False when the node is not known.
+    pub fn revoke_before(&self, node: NodeId, epoch: u64) -> bool {
         self.with_slot(node, |slot| {
-            slot.epoch = epoch;
+            slot.raise_epoch(epoch);
             slot.session = NO_SESSION;
         })
     }
@@ -192,6 +201,8 @@ impl Registry {
     }
 
     /// Forgets `node`: handles to it are refused from now on. False when it was not known.
+    ///
+    /// Its agent is told that the node is not known here, and goes on trying; [`Registry::revoke_before`] stops it.
     pub fn remove(&self, node: NodeId) -> bool {
         let directory = &mut *self.write();
         let Some(slot) = directory.index.remove(node, &directory.nodes) else { return false };
@@ -355,7 +366,7 @@ impl Handle {
     /// [`Refused::NodeUnknown`] when the node was removed.
     pub fn open_session(&self, session: SessionId, vitals: Vitals, now: Timestamp) -> Result<(), Refused> {
         let mut slot = self.tenant()?;
-        (slot.session, slot.sequence, slot.vitals) = (session_key(session), 0, vitals);
+        (slot.session, slot.sequence, slot.vitals, slot.news) = (session_key(session), 0, vitals, false);
         self.heard().store(now.as_millis(), Ordering::Relaxed);
         Ok(())
     }
@@ -372,10 +383,17 @@ impl Handle {
         if beat.sequence <= slot.sequence {
             return Err(Refused::Replayed { given: beat.sequence, last: slot.sequence });
         }
-        let health_changed = slot.vitals.differs_in_health(&beat.vitals);
+        slot.news |= slot.vitals.differs_in_health(&beat.vitals);
         (slot.sequence, slot.vitals) = (beat.sequence, beat.vitals);
         let before = self.heard().swap(now.as_millis(), Ordering::Relaxed);
-        Ok(Heard { before: Timestamp::from_millis(before), health_changed, returned: slot.report_return })
+        Ok(Heard { before: Timestamp::from_millis(before), health_changed: slot.news, returned: slot.report_return })
+    }
+
+    /// Says that the changed health was taken in: until then each heartbeat says again that it changed.
+    pub fn settle(&self) {
+        if let Ok(mut slot) = self.tenant() {
+            slot.news = false;
+        }
     }
 
     /// When the node was heard last, or when watching it began.
@@ -452,6 +470,8 @@ mod tests {
             assert_eq!(handle.beat(&beat(session(1), given), after(2)), Err(Refused::Replayed { given, last: 5 }));
         }
         assert_eq!(handle.last_heard(), after(1), "a refused heartbeat is no sign of life");
+        assert!(handle.beat(&beat(session(1), 8), after(3)).unwrap().health_changed, "nobody took it in");
+        handle.settle();
         assert!(!handle.beat(&beat(session(1), 9), after(3)).unwrap().health_changed);
         handle.open_session(session(2), Vitals::default(), after(4)).unwrap();
         assert_eq!(handle.beat(&beat(session(1), 10), after(5)), Err(Refused::SessionUnknown));
@@ -465,9 +485,11 @@ mod tests {
         let registry = Registry::new();
         let handle = registry.admit(node(1), 1, T0);
         assert_eq!(handle.authorise(1), Ok(()));
-        assert!(registry.set_epoch(node(1), 2));
+        assert!(registry.revoke_before(node(1), 2));
         assert_eq!(handle.authorise(1), Err(Refused::Revoked { certificate: 1, current: 2 }));
         assert_eq!(handle.authorise(2), Ok(()));
+        registry.admit(node(1), 1, T0);
+        assert_eq!(handle.authorise(2), Ok(()), "an enrolment that lost the race does not bring the old epoch back");
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub trait AgentEvents: Send + Sync {
     /// A heartbeat that says something new. The others do not come here.
     ///
     /// # Errors
-    /// The refusal that the agent gets; it sends the same again with the next heartbeat.
+    /// The refusal that the agent gets; the next heartbeat brings the same report again.
     async fn report(&self, report: Report) -> Result<(), Problem>;
 
     /// An identity was refused: for the audit. A revoked agent asks again and again: bound what is written.

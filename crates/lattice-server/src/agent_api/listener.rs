@@ -30,6 +30,10 @@ const MAX_HEADER_BYTES: usize = 8 * 1024;
 const MAX_HEADERS: usize = 32;
 /// An agent needs one stream for its heartbeat and one for anything else.
 const MAX_STREAMS: u32 = 8;
+/// A handshake takes two round trips. A peer that stalls in the middle keeps its turn for this long and not longer.
+const HANDSHAKE_TURN: Duration = Duration::from_millis(500);
+/// Without a certificate there is nothing to do but to enrol.
+const STRANGER_LIFE: Duration = Duration::from_secs(60);
 
 /// Ceilings. They are for hostile peers and for storms; a quiet fleet meets none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,9 +239,18 @@ async fn serve(stream: TcpStream, peer: SocketAddr, door: Arc<Door>, _permit: Ow
 }
 
 async fn shake_hands(stream: TcpStream, door: &Door) -> io::Result<TlsStream<TcpStream>> {
-    let _turn = door.handshakes.acquire().await.map_err(io::Error::other)?;
     stream.set_nodelay(true)?;
-    door.acceptor.accept(stream).await
+    // A peer that says nothing takes no turn.
+    stream.readable().await?;
+    let turn = door.handshakes.acquire().await.map_err(io::Error::other)?;
+    let mut handshake = door.acceptor.accept(stream);
+    match tokio::time::timeout(HANDSHAKE_TURN, &mut handshake).await {
+        Ok(done) => done,
+        Err(_) => {
+            drop(turn);
+            handshake.await
+        }
+    }
 }
 
 /// TLS 1.3 does not renegotiate: a connection ends with its certificate, and about every hour in any case.
@@ -246,7 +259,7 @@ fn connection_life(door: &Door, connection: &Connection) -> Duration {
     let jittered = life.saturating_sub(jitter) + (jitter * 2).mul_f64(rand::random::<f64>());
     match connection.not_after() {
         Some(not_after) => jittered.min(not_after.since(door.service.now())),
-        None => jittered,
+        None => jittered.min(STRANGER_LIFE),
     }
 }
 

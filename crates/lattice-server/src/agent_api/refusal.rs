@@ -59,8 +59,9 @@ impl Refusal {
             Self::Foreign { .. } => (StatusCode::FORBIDDEN, Code::CertificateForeign),
             Self::Expired { .. } => (StatusCode::UNAUTHORIZED, Code::CertificateExpired),
             Self::Registry(refused) => match refused {
-                // An unknown node's certificate can only be one of a node that was removed.
-                Refused::NodeUnknown | Refused::Revoked { .. } => (StatusCode::FORBIDDEN, Code::CertificateRevoked),
+                // Not a verdict on the certificate: a server that has just started may not know all nodes yet.
+                Refused::NodeUnknown => (StatusCode::NOT_FOUND, Code::NotFound),
+                Refused::Revoked { .. } => (StatusCode::FORBIDDEN, Code::CertificateRevoked),
                 Refused::SessionUnknown => (StatusCode::CONFLICT, Code::SessionUnknown),
                 Refused::Replayed { .. } => (StatusCode::CONFLICT, Code::HeartbeatReplayed),
             },
@@ -81,13 +82,11 @@ impl Refusal {
             Self::Registry(Refused::SessionUnknown) => {
                 problem.next(NextAction::Fix { what: "register again, then go on with sequence 1".into() })
             }
-            Self::Registry(Refused::NodeUnknown | Refused::Revoked { .. }) | Self::Expired { .. } => {
-                problem.next(NextAction::run(
-                    "lattice node bootstrap <node>",
-                    "issues a new enrolment token, if the node is to come back",
-                ))
-            }
-            Self::Registry(Refused::Replayed { .. })
+            Self::Registry(Refused::Revoked { .. }) | Self::Expired { .. } => problem.next(NextAction::run(
+                "lattice node bootstrap <node>",
+                "issues a new enrolment token, if the node is to come back",
+            )),
+            Self::Registry(Refused::Replayed { .. } | Refused::NodeUnknown)
             | Self::NotFound
             | Self::Method { .. }
             | Self::MediaType

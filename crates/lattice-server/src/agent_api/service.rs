@@ -17,7 +17,7 @@ use lattice_core::heartbeat::{Beat, Handle, Heard, Refused, Registry, Vitals};
 use lattice_core::ids::{CorrelationId, IdSource, NodeId, SessionId};
 use lattice_core::time::{Clock, Timestamp};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 use super::events::{AgentEvents, Enrolment, Granted, IdentityRefusal, Registration, Report};
 use super::refusal::Refusal;
@@ -211,7 +211,7 @@ impl AgentService {
             .await?;
         self.parts.registry.admit(node, granted.epoch, at);
         let identity = self.issue(&csr, node, granted, at)?;
-        info!(node_id = %node, %peer, not_after = %identity.not_after, "node enrolled");
+        debug!(node_id = %node, %peer, not_after = %identity.not_after, "certificate issued");
         Ok(json(StatusCode::OK, &EnrollResponse { node_id: node, identity, heartbeat: self.parts.policy.heartbeat }))
     }
 
@@ -220,7 +220,7 @@ impl AgentService {
         let csr = NodeRequest::parse(&body.csr_pem)?;
         let granted = self.parts.events.renew(caller.node, caller.at).await?;
         let identity = self.issue(&csr, caller.node, granted, caller.at)?;
-        info!(node_id = %caller.node, not_after = %identity.not_after, "certificate renewed");
+        debug!(node_id = %caller.node, not_after = %identity.not_after, "certificate renewed");
         Ok(json(StatusCode::OK, &RenewResponse { identity }))
     }
 
@@ -235,7 +235,7 @@ impl AgentService {
         let (node, peer, at) = (caller.node, caller.peer, caller.at);
         self.parts.events.register(Registration { node, session, request: body, peer, at }).await?;
         caller.handle.open_session(session, vitals, at)?;
-        info!(node_id = %node, %peer, "agent registered");
+        debug!(node_id = %node, %peer, "session opened");
         let heartbeat = self.parts.policy.heartbeat;
         Ok(json(StatusCode::OK, &RegisterResponse { session, heartbeat }))
     }
@@ -257,6 +257,7 @@ impl AgentService {
         let heard = caller.handle.beat(&beat, caller.at)?;
         if heard.health_changed || heard.returned || body.fingerprint.is_some() {
             Box::pin(self.report(&caller, heard, body)).await?;
+            caller.handle.settle();
         }
         self.park(wait).await;
         let next_interval_ms = self.parts.policy.heartbeat.interval_ms;

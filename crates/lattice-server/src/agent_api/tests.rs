@@ -3,6 +3,7 @@
 mod fixture;
 mod real_agent;
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -127,7 +128,7 @@ async fn a_revoked_node_is_refused_on_its_live_connection_and_on_a_resumed_one()
     let node = fixture.node().await;
     let (mut live, session) = node.session().await;
     assert!(live.post::<HeartbeatResponse>(&node.heartbeat_path(), &heartbeat(session, 1)).await.is_ok());
-    assert!(fixture.registry.set_epoch(node.id, 2));
+    assert!(fixture.registry.revoke_before(node.id, 2));
     let revoked = refused(403, Code::CertificateRevoked);
     assert_eq!(live.refusal(&node.heartbeat_path(), &heartbeat(session, 2)).await, revoked);
     let mut resumed = node.client.connect().await.unwrap();
@@ -136,15 +137,15 @@ async fn a_revoked_node_is_refused_on_its_live_connection_and_on_a_resumed_one()
 }
 
 #[tokio::test]
-async fn a_removed_node_is_refused() {
+async fn a_node_that_was_forgotten_is_not_known() {
     let fixture = Fixture::start(Limits::default());
     let node = fixture.node().await;
     let (mut live, session) = node.session().await;
     fixture.registry.remove(node.id);
-    let revoked = refused(403, Code::CertificateRevoked);
-    assert_eq!(live.refusal(&node.heartbeat_path(), &heartbeat(session, 1)).await, revoked);
+    let unknown = refused(404, Code::NotFound);
+    assert_eq!(live.refusal(&node.heartbeat_path(), &heartbeat(session, 1)).await, unknown);
     let mut another = node.client.connect().await.unwrap();
-    assert_eq!(another.refusal(&node.heartbeat_path(), &heartbeat(session, 1)).await, revoked);
+    assert_eq!(another.refusal(&node.heartbeat_path(), &heartbeat(session, 1)).await, unknown);
 }
 
 #[tokio::test]
@@ -278,6 +279,40 @@ async fn two_hundred_handshakes_at_once_take_turns() {
     let connecting: Vec<_> = (0..200).map(|_| client.connect()).collect();
     let connections = futures_util::future::join_all(connecting).await;
     assert!(connections.iter().all(Result::is_ok));
+}
+
+#[tokio::test]
+async fn peers_that_stall_do_not_keep_others_out() {
+    let fixture = Fixture::start(Limits { handshakes: 4, ..Limits::default() });
+    let node = fixture.node().await;
+    let mut stalled = Vec::new();
+    for number in 0..16 {
+        let mut stream = tokio::net::TcpStream::connect(fixture.listener.address()).await.unwrap();
+        // The half of them begins a handshake: the head of a record that never comes.
+        if number % 2 == 0 {
+            tokio::io::AsyncWriteExt::write_all(&mut stream, &[22, 3, 1, 2, 0]).await.unwrap();
+        }
+        stalled.push(stream);
+    }
+    let connected = tokio::time::timeout(PATIENCE, node.client.connect()).await;
+    assert!(connected.expect("in time").is_ok());
+}
+
+#[tokio::test]
+async fn a_report_that_was_not_taken_comes_again_with_the_next_heartbeat() {
+    let fixture = Fixture::start(Limits::default());
+    let node = fixture.node().await;
+    let (mut connection, session) = node.session().await;
+    let ill = HealthSummary { minor_issue: Some("fan 3 stopped".into()), ..HealthSummary::default() };
+    let beat = |sequence| HeartbeatRequest { health: ill.clone(), ..heartbeat(session, sequence) };
+    fixture.events.refuse_reports.store(true, Ordering::SeqCst);
+    let refusal = connection.refusal(&node.heartbeat_path(), &beat(1)).await;
+    assert_eq!(refusal, refused(503, Code::Unavailable));
+    fixture.events.refuse_reports.store(false, Ordering::SeqCst);
+    for sequence in 2..=3 {
+        connection.post::<HeartbeatResponse>(&node.heartbeat_path(), &beat(sequence)).await.unwrap();
+    }
+    assert_eq!(fixture.events.reports.lock().unwrap().len(), 1, "and only until it was taken");
 }
 
 #[tokio::test]

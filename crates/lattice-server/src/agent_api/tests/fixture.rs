@@ -1,7 +1,7 @@
 //! A listener over loopback, a clock that the test moves, and a client that can do what a good agent would not.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -73,6 +73,7 @@ pub struct Ledger {
     pub registrations: Mutex<Vec<Registration>>,
     pub reports: Mutex<Vec<Report>>,
     pub refused: Mutex<Vec<IdentityRefusal>>,
+    pub refuse_reports: AtomicBool,
 }
 
 #[async_trait]
@@ -93,6 +94,9 @@ impl AgentEvents for Ledger {
         Ok(())
     }
     async fn report(&self, report: Report) -> Result<(), Problem> {
+        if self.refuse_reports.load(Ordering::SeqCst) {
+            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, "the store does not answer"));
+        }
         self.reports.lock().unwrap().push(report);
         Ok(())
     }

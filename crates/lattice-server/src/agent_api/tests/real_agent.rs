@@ -177,7 +177,7 @@ async fn a_revoked_agent_stops_and_says_so() {
     let node = fixture.new_node();
     let agent = RunningAgent::start(&fixture, node, Storage::memory());
     registered(&fixture, 1).await;
-    fixture.registry.set_epoch(node, 2);
+    fixture.registry.revoke_before(node, 2);
     let error = agent.end().await;
     assert!(matches!(&error, AgentError::IdentityRefused(_)), "{error}");
 }
