@@ -15,6 +15,10 @@ pub(crate) struct Migration {
 pub(crate) const SQLITE: &[Migration] =
     &[Migration { version: 1, sql: include_str!("../migrations/sqlite/0001_spine.sql") }];
 
+/// Steps of the PostgreSQL schema; the same versions mean the same tables.
+pub(crate) const POSTGRES: &[Migration] =
+    &[Migration { version: 1, sql: include_str!("../migrations/postgres/0001_spine.sql") }];
+
 /// Steps that a schema at `have` still needs.
 ///
 /// # Errors
@@ -33,9 +37,10 @@ mod tests {
 
     #[test]
     fn versions_count_from_one_without_gaps() {
-        for (index, step) in SQLITE.iter().enumerate() {
-            assert_eq!(step.version as usize, index + 1);
+        for (index, (sqlite, postgres)) in SQLITE.iter().zip(POSTGRES).enumerate() {
+            assert_eq!((sqlite.version as usize, postgres.version), (index + 1, sqlite.version));
         }
+        assert_eq!(SQLITE.len(), POSTGRES.len());
     }
 
     #[test]

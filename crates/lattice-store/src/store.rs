@@ -97,6 +97,9 @@ impl Store {
                 Backend::Sqlite(sqlite::Database::open(&path, config.inline, Synchronous::Full)?)
             }
             BackendConfig::SqliteMemory => Backend::Sqlite(sqlite::Database::memory()?),
+            BackendConfig::Postgres { .. } if config.inline => {
+                return Err(StoreError::Unsupported { what: "an inline store", instead: "use SQLite for it" });
+            }
             BackendConfig::Postgres { url } => Backend::Postgres(postgres::Database::open(&url).await?),
         };
         Ok(Self { backend: Arc::new(backend) })

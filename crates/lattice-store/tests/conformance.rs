@@ -98,7 +98,7 @@ on_each_backend! {
             .commit(vec![commit(at(1), vec![], vec![first]), commit(at(2), vec![], vec![second])])
             .await
             .unwrap();
-        outcomes.iter().for_each(|outcome| drop(applied(outcome)));
+        assert!(outcomes.iter().all(|outcome| applied(outcome) > EventSeq(0)));
         assert_eq!(store.node(down.id).await.unwrap().as_ref(), Some(&down));
         let history = store.history(down.id, &PageRequest::first(10)).await.unwrap().items;
         let states: Vec<_> = history.iter().map(|entry| entry.row.after.to_string()).collect();
@@ -183,7 +183,7 @@ on_each_backend! {
             .commit(vec![commit(at(1), vec![], vec![retire]), commit(at(2), vec![], vec![created(&next)])])
             .await
             .unwrap();
-        outcomes.iter().for_each(|outcome| drop(applied(outcome)));
+        assert!(outcomes.iter().all(|outcome| applied(outcome) > EventSeq(0)));
         assert_eq!(store.node_by_hostname("a").await.unwrap(), Some(next));
     }
 

@@ -42,21 +42,45 @@ pub async fn memory() -> Store {
     Store::open(StoreConfig::memory()).await.unwrap()
 }
 
-/// A database of its own on the test server, or none without one.
+/// A database of its own on the test server.
 pub struct Database {
     pub store: Store,
+    server: String,
+    name: String,
 }
 
 impl Database {
-    pub async fn drop(self) {}
+    /// Address of the database.
+    pub fn url(&self) -> String {
+        format!("{}/{}", self.server, self.name)
+    }
+
+    /// Removes the database.
+    pub async fn drop(self) {
+        drop(self.store);
+        administer(&self.server, &format!("DROP DATABASE {} WITH (FORCE)", self.name)).await;
+    }
 }
 
-pub async fn postgres(_name: &str) -> Option<Database> {
-    match std::env::var("LATTICE_TEST_POSTGRES") {
-        Ok(_url) => None,
-        Err(_) => {
-            println!("skipped: postgres (LATTICE_TEST_POSTGRES is not set)");
-            None
-        }
-    }
+/// An empty database, or none without a server.
+pub async fn postgres(name: &str) -> Option<Database> {
+    let Ok(url) = std::env::var("LATTICE_TEST_POSTGRES") else {
+        println!("skipped: postgres (LATTICE_TEST_POSTGRES is not set)");
+        return None;
+    };
+    let (server, _) = url.rsplit_once('/').expect("postgres://user@host:port/database");
+    // A name is cut at 63 bytes; the process's number keeps runs apart.
+    let name = format!("t{}_{}", std::process::id(), &name[..name.len().min(48)]);
+    administer(server, &format!("CREATE DATABASE {name}")).await;
+    let store = Store::open(StoreConfig::postgres(format!("{server}/{name}"))).await.unwrap();
+    Some(Database { store, server: server.to_owned(), name })
+}
+
+async fn administer(server: &str, sql: &str) {
+    let (client, connection) =
+        tokio_postgres::connect(&format!("{server}/postgres"), tokio_postgres::NoTls).await.unwrap();
+    let connection = tokio::spawn(connection);
+    client.batch_execute(sql).await.unwrap();
+    drop(client);
+    connection.await.unwrap().unwrap();
 }

@@ -1,0 +1,290 @@
+//! What a whole batch is judged against: read at once under the lock of the head row, then kept up in memory.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use deadpool_postgres::Object;
+use futures_util::future::try_join_all;
+use lattice_core::change::Change;
+use lattice_core::ids::{ApiTokenId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, SiteId, TokenId};
+use lattice_core::node::{NodeState, Status};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::batch::Batch;
+use super::committer::Failure;
+use crate::apply::{Chain, Put, Transaction, node_head};
+use crate::commit::{Head, HeldEpoch, Needs, NodeHead, RowKey, UniqueKey, guarded};
+use crate::error::StoreError;
+use crate::job::LIVE;
+use crate::sql::{Reader, Value};
+use crate::table::Table;
+
+/// A transaction whose reads are done and whose writes are collected.
+pub(super) struct Preloaded {
+    /// As the last commit left it.
+    pub(super) chain: Chain,
+    /// What is to be written.
+    pub(super) batch: Batch,
+    ops: HashMap<Uuid, EventSeq>,
+    rows: HashMap<RowKey, Head>,
+    /// Ids of the rows that have a key; only live jobs of one node can be several.
+    holders: HashMap<UniqueKey, Vec<String>>,
+    leases: HashMap<String, LeaseEpoch>,
+}
+
+impl Preloaded {
+    /// Begins the transaction, locks the head row, reads what the batch needs.
+    pub(super) async fn read(client: &Object, needs: Needs) -> Result<Self, Failure> {
+        const HEAD: &str = "SELECT event_seq, audit_seq, audit_hash FROM head FOR UPDATE";
+        client.batch_execute("BEGIN").await?;
+        let head = client.prepare_cached(HEAD).await?;
+        let chain = read_chain(&mut Reader::new(&client.query_one(&head, &[]).await?))?;
+        let mut preloaded = Self {
+            chain,
+            batch: Batch::default(),
+            ops: HashMap::new(),
+            rows: HashMap::new(),
+            holders: HashMap::new(),
+            leases: HashMap::new(),
+        };
+        let questions = questions(needs);
+        let answers = try_join_all(questions.iter().map(|question| question.ask(client))).await?;
+        for (question, rows) in questions.iter().zip(answers) {
+            for row in &rows {
+                preloaded.take(question.about, &mut Reader::new(row))?;
+            }
+        }
+        Ok(preloaded)
+    }
+
+    /// Remembers an op for the rest of the batch.
+    pub(super) fn committed(&mut self, op: OpId, seq: EventSeq) {
+        self.ops.insert(op.uuid(), seq);
+    }
+
+    fn take(&mut self, about: About, r: &mut Reader<'_>) -> Result<(), StoreError> {
+        match about {
+            About::Ops => drop(self.ops.insert(r.id()?, EventSeq(r.count()?))),
+            About::Leases => drop(self.leases.insert(r.text()?, LeaseEpoch(r.count()?))),
+            About::Nodes => {
+                let key = RowKey::Node(NodeId::new(r.id()?));
+                let generation = r.generation()?;
+                let state = NodeState { status: r.name()?, availability: r.name()? };
+                let (hostname, site) = (r.text()?, SiteId::new(r.id()?));
+                let node = NodeHead { state, hostname, site, sku: r.text()?, provider_ref: r.opt_text()? };
+                self.rows.insert(key, Head { generation, node: Some(node) });
+            }
+            About::Jobs => self.version(RowKey::Job(JobId::new(r.id()?)), r.generation()?),
+            About::Sites => self.version(RowKey::Site(SiteId::new(r.id()?)), r.generation()?),
+            About::EnrollmentTokens => self.version(RowKey::EnrollmentToken(TokenId::new(r.id()?)), r.generation()?),
+            About::ApiTokens => self.version(RowKey::ApiToken(ApiTokenId::new(r.id()?)), r.generation()?),
+            About::Skus => self.version(RowKey::Sku(r.text()?), r.generation()?),
+            About::Hostnames => self.holds(UniqueKey::Hostname(r.text()?), r.id()?),
+            About::ProviderRefs => self.holds(UniqueKey::ProviderRef(SiteId::new(r.id()?), r.text()?), r.id()?),
+            About::SiteNames => self.holds(UniqueKey::SiteName(r.text()?), r.id()?),
+            About::EnrollmentHashes => self.holds(UniqueKey::EnrollmentHash(r.text()?), r.id()?),
+            About::ApiHashes => self.holds(UniqueKey::ApiHash(r.text()?), r.id()?),
+            About::LiveJobs => self.holds(UniqueKey::LiveJob(NodeId::new(r.id()?)), r.id()?),
+        }
+        Ok(())
+    }
+
+    fn version(&mut self, key: RowKey, generation: Generation) {
+        self.rows.insert(key, Head { generation, node: None });
+    }
+
+    fn holds(&mut self, key: UniqueKey, id: Uuid) {
+        self.holders.entry(key).or_default().push(id.hyphenated().to_string());
+    }
+
+    fn frees(&mut self, key: &UniqueKey, id: &str) {
+        if let Some(holders) = self.holders.get_mut(key) {
+            holders.retain(|holder| holder != id);
+        }
+    }
+
+    fn written_node(&mut self, after: &lattice_core::node::Node, before: Option<&Head>) {
+        let id = after.id.to_string();
+        if let Some(stored) = before.and_then(|head| head.node.as_ref()) {
+            self.frees(&UniqueKey::Hostname(stored.hostname.clone()), &id);
+            if let Some(name) = &stored.provider_ref {
+                self.frees(&UniqueKey::ProviderRef(stored.site, name.clone()), &id);
+            }
+        }
+        if after.state.status != Status::Deleted {
+            self.holds(UniqueKey::Hostname(after.hostname.clone()), after.id.uuid());
+            if let Some(name) = &after.provider_ref {
+                self.holds(UniqueKey::ProviderRef(after.site, name.clone()), after.id.uuid());
+            }
+        }
+        let head = Head { generation: after.generation, node: Some(node_head(after)) };
+        self.rows.insert(RowKey::Node(after.id), head);
+    }
+}
+
+impl Transaction for Preloaded {
+    fn op(&mut self, op: OpId) -> Result<Option<EventSeq>, StoreError> {
+        Ok(self.ops.get(&op.uuid()).copied())
+    }
+    fn row(&mut self, key: &RowKey) -> Result<Option<Head>, StoreError> {
+        Ok(self.rows.get(key).cloned())
+    }
+    fn holder(&mut self, key: &UniqueKey) -> Result<Option<String>, StoreError> {
+        Ok(self.holders.get(key).and_then(|holders| holders.first()).cloned())
+    }
+    fn lease(&mut self, name: &str) -> Result<HeldEpoch, StoreError> {
+        Ok(self.leases.get(name).copied())
+    }
+    fn put(&mut self, table: &'static Table, row: Vec<Value<'_>>, how: Put) -> Result<(), StoreError> {
+        match how {
+            // PostgreSQL leaves indexes alone whose columns keep their values; one statement serves all three.
+            Put::Insert | Put::Update | Put::UpdateAll => self.batch.put(table, row),
+        }
+        Ok(())
+    }
+    fn written(&mut self, change: &Change, before: Option<&Head>) {
+        match change {
+            Change::Node(change) => self.written_node(&change.after, before),
+            Change::Job(change) => {
+                let job = &change.after;
+                let key = UniqueKey::LiveJob(job.node);
+                self.frees(&key, &job.id.to_string());
+                if !job.state.status.is_terminal() {
+                    self.holds(key, job.id.uuid());
+                }
+                self.version(RowKey::Job(job.id), job.generation);
+            }
+            Change::Site(site) => {
+                // A changed name frees the old one only with the next batch: at worst a conflict that is repeated.
+                self.holds(UniqueKey::SiteName(site.name.clone()), site.id.uuid());
+                self.version(RowKey::Site(site.id), site.generation);
+            }
+            Change::EnrollmentToken(token) => {
+                self.holds(UniqueKey::EnrollmentHash(token.hash.clone()), token.id.uuid());
+                self.version(RowKey::EnrollmentToken(token.id), token.generation);
+            }
+            Change::ApiToken(token) => {
+                self.holds(UniqueKey::ApiHash(token.hash.clone()), token.id.uuid());
+                self.version(RowKey::ApiToken(token.id), token.generation);
+            }
+            Change::Sku(_)
+            | Change::HostFacts { .. }
+            | Change::ProviderState(_)
+            | Change::Roce { .. }
+            | Change::Refusal { .. }
+            | Change::Note { .. } => {
+                if let Some((key, generation)) = guarded(change) {
+                    self.version(key, generation);
+                }
+            }
+        }
+    }
+}
+
+fn read_chain(r: &mut Reader<'_>) -> Result<Chain, StoreError> {
+    Ok(Chain { event_seq: r.count()?, audit_seq: r.count()?, audit_hash: r.text()?, ..Chain::empty() })
+}
+
+/// What a question is about, and so what its rows are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum About {
+    Ops,
+    Leases,
+    Nodes,
+    Jobs,
+    Sites,
+    EnrollmentTokens,
+    ApiTokens,
+    Skus,
+    Hostnames,
+    ProviderRefs,
+    SiteNames,
+    EnrollmentHashes,
+    ApiHashes,
+    LiveJobs,
+}
+
+impl About {
+    fn sql(self) -> String {
+        match self {
+            Self::Ops => "SELECT op, seq FROM ops WHERE op = ANY($1)",
+            // Shared with other commits, exclusive to whoever wants to take the lease: it waits for this commit.
+            Self::Leases => "SELECT name, epoch FROM leases WHERE name = ANY($1) AND holder IS NOT NULL FOR SHARE",
+            Self::Nodes => {
+                "SELECT id, generation, status, availability, hostname, site, sku, provider_ref FROM nodes \
+                WHERE id = ANY($1)"
+            }
+            Self::Jobs => "SELECT id, generation FROM jobs WHERE id = ANY($1)",
+            Self::Sites => "SELECT id, generation FROM sites WHERE id = ANY($1)",
+            Self::EnrollmentTokens => "SELECT id, generation FROM enrollment_tokens WHERE id = ANY($1)",
+            Self::ApiTokens => "SELECT id, generation FROM api_tokens WHERE id = ANY($1)",
+            Self::Skus => "SELECT name, generation FROM skus WHERE name = ANY($1)",
+            Self::Hostnames => "SELECT hostname, id FROM nodes WHERE hostname = ANY($1) AND status <> 'deleted'",
+            Self::ProviderRefs => {
+                "SELECT nodes.site, nodes.provider_ref, nodes.id FROM UNNEST($1::uuid[], $2::text[]) AS asked(site, name) \
+                JOIN nodes ON nodes.site = asked.site AND nodes.provider_ref = asked.name \
+                WHERE nodes.status <> 'deleted'"
+            }
+            Self::SiteNames => "SELECT name, id FROM sites WHERE name = ANY($1)",
+            Self::EnrollmentHashes => "SELECT hash, id FROM enrollment_tokens WHERE hash = ANY($1)",
+            Self::ApiHashes => "SELECT hash, id FROM api_tokens WHERE hash = ANY($1)",
+            Self::LiveJobs => return format!("SELECT node, id FROM jobs WHERE node = ANY($1) AND {LIVE} ORDER BY id DESC"),
+        }
+        .to_owned()
+    }
+}
+
+/// One set-based read: which keys it asks for.
+struct Question {
+    about: About,
+    ids: Vec<Uuid>,
+    texts: Vec<String>,
+}
+
+impl Question {
+    async fn ask(&self, client: &Object) -> Result<Vec<Row>, tokio_postgres::Error> {
+        let statement = client.prepare_cached(&self.about.sql()).await?;
+        let mut params: Vec<&(dyn ToSql + Sync)> = Vec::new();
+        if !self.ids.is_empty() {
+            params.push(&self.ids);
+        }
+        if !self.texts.is_empty() {
+            params.push(&self.texts);
+        }
+        client.query(&statement, &params).await
+    }
+}
+
+fn questions(needs: Needs) -> Vec<Question> {
+    let mut all: HashMap<About, Question> = HashMap::new();
+    let mut ask = |about, id: Option<Uuid>, text: Option<String>| {
+        let question = all.entry(about).or_insert_with(|| Question { about, ids: Vec::new(), texts: Vec::new() });
+        question.ids.extend(id);
+        question.texts.extend(text);
+    };
+    needs.ops.into_iter().for_each(|op| ask(About::Ops, Some(op), None));
+    needs.leases.into_iter().for_each(|name| ask(About::Leases, None, Some(name)));
+    for key in needs.rows {
+        match key {
+            RowKey::Node(id) => ask(About::Nodes, Some(id.uuid()), None),
+            RowKey::Job(id) => ask(About::Jobs, Some(id.uuid()), None),
+            RowKey::Site(id) => ask(About::Sites, Some(id.uuid()), None),
+            RowKey::Sku(name) => ask(About::Skus, None, Some(name)),
+            RowKey::EnrollmentToken(id) => ask(About::EnrollmentTokens, Some(id.uuid()), None),
+            RowKey::ApiToken(id) => ask(About::ApiTokens, Some(id.uuid()), None),
+        }
+    }
+    for key in needs.keys {
+        match key {
+            UniqueKey::Hostname(name) => ask(About::Hostnames, None, Some(name)),
+            UniqueKey::ProviderRef(site, name) => ask(About::ProviderRefs, Some(site.uuid()), Some(name)),
+            UniqueKey::SiteName(name) => ask(About::SiteNames, None, Some(name)),
+            UniqueKey::EnrollmentHash(hash) => ask(About::EnrollmentHashes, None, Some(hash)),
+            UniqueKey::ApiHash(hash) => ask(About::ApiHashes, None, Some(hash)),
+            UniqueKey::LiveJob(node) => ask(About::LiveJobs, Some(node.uuid()), None),
+        }
+    }
+    all.into_values().collect()
+}
