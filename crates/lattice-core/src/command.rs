@@ -1,8 +1,10 @@
 //! What people and programs ask for, decided purely: rows come in, a commit or a refusal comes out.
 
 pub mod agent;
+pub mod bootstrap;
 pub mod create;
 pub mod hold;
+pub mod job;
 pub mod node;
 mod refused;
 

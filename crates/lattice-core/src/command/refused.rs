@@ -56,6 +56,14 @@ pub enum Refused {
         /// What is wrong with it, and what would be right.
         problem: String,
     },
+    /// Its host came already, or it is not bootstrapped by hand.
+    #[error("{hostname} is {state}: it waits for no bootstrap command")]
+    NotBootstrapping {
+        /// Which node.
+        hostname: String,
+        /// Where it stands.
+        state: NodeState,
+    },
     /// The hold belongs to the code that set it.
     #[error("hold `{kind}` on {hostname} is not set or cleared by hand")]
     HoldNotManual {
@@ -79,7 +87,7 @@ impl Explain for Refused {
         match self {
             Self::State(refused) => refused.code(),
             Self::Busy { .. } => Code::NodeBusy,
-            Self::NothingToResume { .. } => Code::NodeState,
+            Self::NothingToResume { .. } | Self::NotBootstrapping { .. } => Code::NodeState,
             Self::SiteDisabled { .. } => Code::SiteDisabled,
             Self::WrongSiteKind { .. } | Self::Invalid { .. } => Code::Invalid,
             Self::HoldNotManual { .. } | Self::NoSuchHold { .. } => Code::NodeHeld,
@@ -92,6 +100,9 @@ impl Explain for Refused {
             Self::Busy { job, .. } => vec![format!("job {job} owns it until it ends or is cancelled")],
             Self::NothingToResume { .. } => {
                 vec!["only draining and removing nodes, and failed jobs, resume".to_owned()]
+            }
+            Self::NotBootstrapping { .. } => {
+                vec!["only nodes that are bootstrapped by hand and were not heard yet have such a command".to_owned()]
             }
             Self::SiteDisabled { .. } => vec!["a disabled site accepts no new onboarding".to_owned()],
             Self::WrongSiteKind { .. } | Self::Invalid { .. } => Vec::new(),
@@ -117,7 +128,9 @@ impl Explain for Refused {
                 NextAction::run(format!("lattice explain job {job}"), "says what that job waits for"),
                 NextAction::run(format!("lattice job cancel {job}"), "stops it and undoes what can be undone"),
             ],
-            Self::NothingToResume { hostname, .. } | Self::NoSuchHold { hostname, .. } => {
+            Self::NothingToResume { hostname, .. }
+            | Self::NotBootstrapping { hostname, .. }
+            | Self::NoSuchHold { hostname, .. } => {
                 vec![NextAction::run(format!("lattice explain node {hostname}"), "says where it stands")]
             }
             Self::SiteDisabled { site } => {

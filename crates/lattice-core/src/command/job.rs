@@ -1,0 +1,143 @@
+//! What operators ask of jobs: the engine decides, the node follows in the same commit. design: 3-jobs
+
+use super::{Planned, Request};
+use crate::change::{Change, JobChange, NodeAction, NodeChange};
+use crate::explain::{Code, Explain, NextAction};
+use crate::job::{
+    self, Decisions, Flow, Input, Job, JobKind, JobState, Op, OperatorAction, Proof, flow_for, node_moves, step,
+};
+use crate::node::machine::{self, Facts, NodeEvent, decide};
+use crate::node::status::{Owner, STATUS_EDGES};
+use crate::node::{Node, Status};
+use crate::site::Site;
+use crate::time::Timestamp;
+
+/// An operator's request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// What is asked.
+    pub action: OperatorAction,
+    /// What the operator decided with it.
+    pub decisions: Decisions,
+    /// For `adopt_observed_state`: a fresh observation.
+    pub observed: Option<Proof>,
+}
+
+/// Why an action was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ActRefused {
+    /// The engine does not take it.
+    #[error(transparent)]
+    Job(#[from] job::Refused),
+    /// The node would have to move with the job, and its table forbids it.
+    #[error(transparent)]
+    Node(#[from] machine::Refused),
+}
+
+impl Explain for ActRefused {
+    fn code(&self) -> Code {
+        match self {
+            Self::Job(refused) => refused.code(),
+            Self::Node(refused) => refused.code(),
+        }
+    }
+    fn because(&self) -> Vec<String> {
+        match self {
+            Self::Job(refused) => refused.because(),
+            Self::Node(refused) => refused.because(),
+        }
+    }
+    fn next_actions(&self) -> Vec<NextAction> {
+        match self {
+            Self::Job(refused) => refused.next_actions(),
+            Self::Node(refused) => refused.next_actions(),
+        }
+    }
+}
+
+/// Decides an operator's action; none when the job already is where the action leads.
+///
+/// # Errors
+/// The job's status does not allow it, a decision is missing or unknown, or its node cannot follow.
+pub fn act(
+    request: &Request,
+    job: &Job,
+    node: &Node,
+    site: &Site,
+    asked: &Asked,
+) -> Result<Option<Planned>, ActRefused> {
+    let flow = flow_for(&job.input, node.mode, site);
+    let op = Op {
+        request_id: request.op,
+        action: asked.action,
+        observed: asked.observed,
+        decisions: asked.decisions.clone(),
+        lease_until: job.lease.as_ref().map(|lease| lease.until),
+    };
+    let Some(state) = step(&flow, &job.state, &Input::Op(op), request.now)? else { return Ok(None) };
+    let mut changes = Vec::new();
+    if let Some(change) = follow(request, &flow, job, &state, node)? {
+        changes.push(Change::Node(Box::new(change)));
+    }
+    changes.push(Change::Job(Box::new(JobChange {
+        after: successor(job, state, request.now),
+        before: Some(job.state.status),
+        cause: asked.action.to_string(),
+        stage_events: Vec::new(),
+        visible: true,
+    })));
+    let commit = request.commit(Vec::new(), changes);
+    Ok(Some(Planned { commit, node: node.id, job: Some(job.id), effects: Vec::new() }))
+}
+
+fn successor(job: &Job, state: JobState, now: Timestamp) -> Job {
+    let finished_at = state.status.is_terminal().then_some(now);
+    // An action on a live job fences its turn off, but the lease stays until it ends: what follows begins after it.
+    Job { state, finished_at, updated_at: now, generation: job.generation.next(), ..job.clone() }
+}
+
+/// The node's moves that go with the job's, folded into one change.
+fn follow(
+    request: &Request,
+    flow: &Flow,
+    job: &Job,
+    state: &JobState,
+    node: &Node,
+) -> Result<Option<NodeChange>, machine::Refused> {
+    let mut after = node.clone();
+    let mut cause = None;
+    for to in node_moves(flow, &job.state, state, node.state.status) {
+        let Some((event, owner)) = edge(after.state.status, to, job.kind) else { continue };
+        let facts = Facts {
+            reason: request.reason.clone(),
+            job: Some(job.id),
+            deployed: job.outputs.deployed,
+            ..Facts::of(owner, request.actor.clone())
+        };
+        after = decide(&after, NodeEvent::Status(event), &facts, request.now)?.change.after;
+        cause = Some((NodeEvent::Status(event).name(), NodeAction::Moved));
+    }
+    if state.status.is_terminal() && after.owning_job == Some(job.id) {
+        after.owning_job = None;
+        cause = cause.or(Some(("job_ended", NodeAction::Updated)));
+    }
+    Ok(cause.map(|(cause, action)| NodeChange {
+        after: Node { generation: node.generation.next(), updated_at: request.now, ..after },
+        before: Some(node.state),
+        action,
+        cause: cause.to_owned(),
+        detail: request.reason.clone(),
+    }))
+}
+
+/// The edge between two statuses, asked for as the job where the table lets it, else as the operator.
+fn edge(from: Status, to: Status, kind: JobKind) -> Option<(crate::node::status::StatusEvent, Owner)> {
+    let own = match kind {
+        JobKind::Onboarding => Owner::Onboarding,
+        JobKind::Drain | JobKind::Retire => Owner::Retirement,
+        JobKind::Remove => Owner::Removal,
+    };
+    let edges = || STATUS_EDGES.iter().filter(move |edge| edge.from == from && edge.to == to);
+    let found = |owner: Owner| edges().find(|edge| edge.owners.contains(&owner)).map(|edge| (edge.event, owner));
+    found(own).or_else(|| found(Owner::Operator))
+}

@@ -1,0 +1,199 @@
+//! What Prometheus reads at `/metrics`. Labels are states, routes and causes; never ids. design: 8-interfaces
+
+use std::time::Duration;
+
+use lattice_core::ids::EventSeq;
+use lattice_core::job::JobStatus;
+use lattice_core::node::NodeState;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+/// Media type of the text format.
+pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Bounds of the buckets for request times, in seconds: from a cached read to a provider's answer.
+const REQUEST_SECONDS: [f64; 10] = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10.0];
+
+/// States of nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct NodeLabels {
+    status: String,
+    availability: String,
+}
+
+/// States of jobs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct JobLabels {
+    status: String,
+}
+
+/// Requests by the path's pattern.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct RequestLabels {
+    method: String,
+    route: String,
+    status: u16,
+}
+
+/// Requests by the path's pattern alone: times need no status.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct RouteLabels {
+    method: String,
+    route: String,
+}
+
+/// Why something happened: an event of a state machine, a failure class.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct CauseLabels {
+    cause: String,
+}
+
+/// Everything that is counted.
+pub struct Metrics {
+    registry: Registry,
+    nodes: Family<NodeLabels, Gauge>,
+    jobs: Family<JobLabels, Gauge>,
+    requests: Family<RequestLabels, Counter>,
+    request_seconds: Family<RouteLabels, Histogram>,
+    outbox_seq: Gauge,
+    event_streams: Gauge,
+    heartbeats: Counter,
+    transitions: Family<CauseLabels, Counter>,
+    wipe_failures: Counter,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut metrics = Self {
+            registry: Registry::default(),
+            nodes: Family::default(),
+            jobs: Family::default(),
+            requests: Family::default(),
+            request_seconds: Family::new_with_constructor(|| Histogram::new(REQUEST_SECONDS)),
+            outbox_seq: Gauge::default(),
+            event_streams: Gauge::default(),
+            heartbeats: Counter::default(),
+            transitions: Family::default(),
+            wipe_failures: Counter::default(),
+        };
+        let registry = &mut metrics.registry;
+        registry.register("lattice_nodes", "Nodes by their states", metrics.nodes.clone());
+        registry.register("lattice_jobs", "Jobs by their status", metrics.jobs.clone());
+        registry.register("lattice_http_requests", "Requests answered", metrics.requests.clone());
+        registry.register(
+            "lattice_http_request_seconds",
+            "Time from a request to its answer",
+            metrics.request_seconds.clone(),
+        );
+        registry.register("lattice_outbox_seq", "Place of the last event", metrics.outbox_seq.clone());
+        registry.register("lattice_event_streams", "Event streams that are open", metrics.event_streams.clone());
+        registry.register("lattice_heartbeats", "Heartbeats accepted", metrics.heartbeats.clone());
+        registry.register(
+            "lattice_detector_transitions",
+            "Availability changes that the failure detector made",
+            metrics.transitions.clone(),
+        );
+        registry.register("lattice_sensitive_wipe_failure", "Secure wipes that failed", metrics.wipe_failures.clone());
+        metrics
+    }
+}
+
+impl Metrics {
+    /// Counts an answered request.
+    pub fn request(&self, method: &str, route: &str, status: u16, took: Duration) {
+        let (method, route) = (method.to_owned(), route.to_owned());
+        self.request_seconds
+            .get_or_create(&RouteLabels { method: method.clone(), route: route.clone() })
+            .observe(took.as_secs_f64());
+        self.requests.get_or_create(&RequestLabels { method, route, status }).inc();
+    }
+
+    /// Counts accepted heartbeats.
+    pub fn heartbeats(&self, accepted: u64) {
+        self.heartbeats.inc_by(accepted);
+    }
+
+    /// Counts a change of availability that the detector made.
+    pub fn transition(&self, cause: &str) {
+        self.transitions.get_or_create(&CauseLabels { cause: cause.to_owned() }).inc();
+    }
+
+    /// Counts a secure wipe that failed. spec: S1 "Wipe Failure Handling"
+    pub fn wipe_failure(&self) {
+        self.wipe_failures.inc();
+    }
+
+    /// An event stream was opened; it is counted as closed when the guard is dropped.
+    pub fn stream_opened(&self) -> StreamGuard {
+        self.event_streams.inc();
+        StreamGuard(self.event_streams.clone())
+    }
+
+    /// Sets what is read from the store at each scrape. A pair or status that is gone is not shown any more.
+    pub fn observe(&self, nodes: &[(NodeState, u64)], jobs: &[(JobStatus, u64)], last: EventSeq) {
+        self.nodes.clear();
+        for (state, count) in nodes {
+            let labels =
+                NodeLabels { status: state.status.to_string(), availability: state.availability.to_string() };
+            self.nodes.get_or_create(&labels).inc_by(clamp(*count));
+        }
+        self.jobs.clear();
+        for (status, count) in jobs {
+            self.jobs.get_or_create(&JobLabels { status: status.to_string() }).set(clamp(*count));
+        }
+        self.outbox_seq.set(clamp(last.0));
+    }
+
+    /// All of it in the text format.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).expect("a string takes any text");
+        text
+    }
+}
+
+/// Counts an event stream as long as it lives.
+pub struct StreamGuard(Gauge);
+
+impl Drop for StreamGuard {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+fn clamp(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use lattice_core::node::{Availability, Status};
+
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_dashboards_ask_for() {
+        let metrics = Metrics::default();
+        let ready = NodeState::new(Status::Active, Availability::Ready);
+        metrics.observe(&[(ready, 3), (ready, 4)], &[(JobStatus::Running, 2)], EventSeq(9));
+        metrics.request("GET", "/api/v1/admin/nodes/{id}", 200, Duration::from_millis(2));
+        metrics.transition("heartbeat_missed");
+        metrics.heartbeats(5);
+        let text = metrics.text();
+        for line in [
+            r#"lattice_nodes{status="active",availability="ready"} 7"#,
+            r#"lattice_jobs{status="running"} 2"#,
+            r#"lattice_http_requests_total{method="GET",route="/api/v1/admin/nodes/{id}",status="200"} 1"#,
+            r#"lattice_detector_transitions_total{cause="heartbeat_missed"} 1"#,
+            "lattice_heartbeats_total 5",
+            "lattice_outbox_seq 9",
+            "lattice_sensitive_wipe_failure_total 0",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The API's description, generated from the table of routes and the wire types.
+
+use std::collections::BTreeMap;
+
+use lattice_api::event::Event;
+use lattice_core::change::NodeAction;
+use serde_json::{Value, json};
+use strum::VariantArray;
+use utoipa::openapi::path::HttpMethod;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{ComponentsBuilder, InfoBuilder, OpenApiBuilder, Paths, RefOr};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::http::surface;
+
+/// The OpenAPI 3.1 document, as `api/openapi.json` holds it and `/api/v1/openapi.json` serves it.
+pub fn document() -> String {
+    let (operations, schemas) = surface().into_document_parts();
+    let mut paths = Paths::new();
+    for (method, path, operation) in operations {
+        paths.add_path_operation(path, vec![http_method(&method)], operation);
+    }
+    let token = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some("A local API token: `lat_api_…`"))
+        .build();
+    let components = ComponentsBuilder::new()
+        .schemas_from_iter(schemas)
+        .security_scheme("token", SecurityScheme::Http(token))
+        .build();
+    let info = InfoBuilder::new()
+        .title("Lattice")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some(
+            "Lifecycle control plane for GPU and bare-metal fleets. Refusals are problem documents (RFC 9457) that say \
+             what, why, and what to do next.",
+        ))
+        .build();
+    let document = OpenApiBuilder::new().info(info).paths(paths).components(Some(components)).build();
+    // Through a value: its maps are sorted, so the document does not depend on the order of rows.
+    let value = serde_json::to_value(&document).expect("a description has only text keys");
+    pretty(&value)
+}
+
+/// The AsyncAPI 3 document of the events, as `api/events.json` holds it.
+pub fn events_document() -> String {
+    let mut schemas = Vec::new();
+    Event::schemas(&mut schemas);
+    let mut components: BTreeMap<String, Value> =
+        schemas.into_iter().map(|(name, schema)| (name, schema_value(&schema))).collect();
+    components.insert(Event::name().into_owned(), schema_value(&Event::schema()));
+    let messages: BTreeMap<String, Value> = event_names()
+        .into_iter()
+        .map(|(name, about)| {
+            let payload = json!({"$ref": format!("#/components/schemas/{}", Event::name())});
+            (name.clone(), json!({"name": name, "summary": about, "payload": payload}))
+        })
+        .collect();
+    let references: BTreeMap<&String, Value> = messages
+        .keys()
+        .map(|name| (name, json!({"$ref": format!("#/components/messages/{name}")})))
+        .collect();
+    pretty(&json!({
+        "asyncapi": "3.0.0",
+        "info": {"title": "Lattice events", "version": env!("CARGO_PKG_VERSION"),
+            "description": "What happened, in commit order, without gaps. Followed as server-sent events."},
+        "channels": {"events": {"address": "/api/v1/admin/events", "messages": references}},
+        "operations": {"follow": {"action": "send", "channel": {"$ref": "#/channels/events"}}},
+        "components": {"messages": messages, "schemas": components},
+    }))
+}
+
+/// Every name that an event may have, and what it tells. spec: S5 8.0
+pub fn event_names() -> Vec<(String, String)> {
+    let mut names: Vec<(String, String)> = NodeAction::VARIANTS
+        .iter()
+        .map(|action| (format!("node.{action}"), "a node changed; the payload has its states, holds and the cause".to_owned()))
+        .collect();
+    for noun in ["onboarding", "drain", "retirement", "removal"] {
+        for what in ["started", "completed", "failed", "manual_intervention_required", "cancelled"] {
+            names.push((format!("node.{noun}.{what}"), format!("a job of kind {noun} reached that point")));
+        }
+    }
+    let rows = [
+        ("job.changed", "a job changed; the payload has its status, stage, attempt and failure"),
+        ("site.created", "a site was created"),
+        ("site.updated", "a site was changed, enabled or disabled"),
+        ("site.roce_assigned", "a RoCE address was assigned to a host of a site"),
+        ("sku.created", "a SKU was created"),
+        ("sku.updated", "a SKU was changed"),
+        ("enrollment_token.issued", "an enrolment token was issued"),
+        ("enrollment_token.used", "an enrolment token was used"),
+        ("enrollment_token.refreshed", "the life of an enrolment token was extended"),
+        ("enrollment_token.revoked", "an enrolment token was withdrawn"),
+        ("api_token.issued", "an API token was issued"),
+        ("api_token.revoked", "an API token was withdrawn"),
+    ];
+    names.extend(rows.map(|(name, about)| (name.to_owned(), about.to_owned())));
+    names
+}
+
+fn schema_value(schema: &RefOr<utoipa::openapi::schema::Schema>) -> Value {
+    serde_json::to_value(schema).expect("a schema has only text keys")
+}
+
+fn pretty(value: &Value) -> String {
+    let mut text = serde_json::to_string_pretty(value).expect("a description has only text keys");
+    text.push('\n');
+    text
+}
+
+fn http_method(method: &http::Method) -> HttpMethod {
+    match *method {
+        http::Method::POST => HttpMethod::Post,
+        http::Method::PATCH => HttpMethod::Patch,
+        http::Method::DELETE => HttpMethod::Delete,
+        _ => HttpMethod::Get,
+    }
+}
