@@ -1,1 +1,42 @@
-fn main() {}
+//! The `lattice` binary: commands for operators.
+
+mod arguments;
+mod clock;
+mod commands;
+mod confirm;
+mod connection;
+mod failure;
+mod output;
+mod paging;
+mod session;
+mod span;
+mod transport;
+mod vocabulary;
+mod watch;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::Arguments;
+use failure::Failure;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return failure::usage(&error),
+    };
+    let format = arguments.global.output;
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(format),
+    }
+}
+
+fn run(arguments: Arguments) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::unexpected(format!("cannot start: {error}")))?;
+    runtime.block_on(arguments::run(arguments))
+}

@@ -2,3 +2,5 @@
 
 pub mod agent_api;
 pub mod pki;
+
+pub use lattice_store::{AuditBroken, AuditSummary, audit_verify};

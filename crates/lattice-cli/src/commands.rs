@@ -1,0 +1,15 @@
+//! One file for each noun.
+
+pub mod audit;
+pub mod completion;
+pub mod events;
+pub mod explain;
+pub mod fleet;
+pub mod hold;
+pub mod job;
+pub mod node;
+pub mod onboard;
+pub mod site;
+pub mod sku;
+pub mod token;
+pub mod version;

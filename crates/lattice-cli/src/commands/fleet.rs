@@ -1,0 +1,62 @@
+//! `lattice fleet`: the fleet at a glance, what needs attention first.
+
+use lattice_api::client::get;
+use lattice_api::fleet::{Fleet, Incident};
+
+use crate::failure::{Failure, joined, step_texts};
+use crate::output::{Look, Shown, table};
+use crate::session::Session;
+use crate::span;
+
+/// Prints it.
+///
+/// # Errors
+/// Refused.
+pub async fn run(session: &Session) -> Result<(), Failure> {
+    session.show::<Fleet>(get(&["fleet"])).await
+}
+
+impl Shown for Fleet {
+    fn text(&self, _: Look) -> String {
+        let mut text = format!("{} nodes, {} schedulable\n", self.nodes, self.schedulable);
+        let rows = self
+            .counts
+            .iter()
+            .map(|count| vec![format!("  {}", count.nodes), count.status.to_string(), count.availability.to_string()]);
+        text.push_str(&table(&[], rows));
+        if self.attention.is_empty() {
+            text.push_str("\nnothing needs attention\n");
+            return text;
+        }
+        text.push_str("\nneeds attention\n");
+        for incident in &self.attention {
+            text.push_str(&incident_text(incident));
+        }
+        text
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.attention
+            .iter()
+            .flat_map(|incident| incident.subjects.iter().map(|subject| subject.name.clone()))
+            .collect()
+    }
+}
+
+fn incident_text(incident: &Incident) -> String {
+    let names: Vec<&str> = incident.subjects.iter().map(|subject| subject.name.as_str()).collect();
+    let mut text = format!(
+        "  {}  {}: {}  for {}  [{}]\n",
+        incident.severity,
+        names.join(", "),
+        incident.title,
+        span::words(incident.age_ms),
+        incident.mark
+    );
+    for fact in &incident.evidence {
+        text.push_str(&format!("    because  {fact}\n"));
+    }
+    let (command, effect) = step_texts(&incident.next);
+    text.push_str(&format!("    next     {}\n", joined(&command, &effect)));
+    text
+}

@@ -1,0 +1,235 @@
+//! `lattice node`: the inventory, and what an operator may ask of a node. spec: S1 "Operator Commands"
+
+mod actions;
+mod views;
+
+use clap::{Args, Subcommand};
+use lattice_api::client::{get, post};
+use lattice_api::node::{CreateNode, NodeBootstrap, NodeQuery, NodeRow, NodeView, Reason, Timeline};
+use lattice_api::page::Page;
+
+use crate::failure::Failure;
+use crate::output::{self, Format, Shown};
+use crate::paging::Paging;
+use crate::session::{Answer, Session};
+use crate::vocabulary::word;
+use actions::{Act, Drain, Plain, Retire, Wait};
+
+/// What can be done with nodes.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List nodes
+    List(List),
+    /// Show all that is known about a node
+    Show(Named),
+    /// Show a node's states, holds and health, and why it is not schedulable
+    Status(Named),
+    /// Show everything that happened to a node, newest first
+    Timeline(Named),
+    /// Show the changes of a node's states, newest first
+    History(History),
+    /// Create a node by hand and print the one-line command that makes the machine join
+    Create(Create),
+    /// Print a new bootstrap command; the earlier one stops working
+    Bootstrap(Plain),
+    /// Empty a node: no new work, running work ends
+    Drain(Drain),
+    /// Give a draining or drained node back
+    Undrain(Act),
+    /// Take a node down at once; heartbeats do not undo it
+    Disable(Act),
+    /// Give a disabled node back
+    Enable(Act),
+    /// Boot a node again through its provider
+    Reboot(Wait),
+    /// Take a node out of scheduling for good; its identity stays
+    Retire(Retire),
+    /// Give a retired node back
+    Reactivate(Act),
+    /// End a retired node's identity
+    Remove(Wait),
+    /// Block a node from scheduling until it is proven healthy
+    Quarantine(Act),
+    /// Give a quarantined node back
+    Recover(Act),
+    /// Resume, or create anew, the job that a draining or removing node waits for
+    Resume(Act),
+    /// Withdraw a bootstrap that nobody used
+    Withdraw(Act),
+    /// Revoke every certificate of a node, at once
+    RevokeCertificate(Plain),
+}
+
+/// One node.
+#[derive(Debug, Args)]
+pub struct Named {
+    /// Hostname or id
+    node: String,
+}
+
+/// Which nodes.
+#[derive(Debug, Args)]
+pub struct List {
+    /// Only nodes whose status or availability has this name: degraded, enrolling …
+    #[arg(long)]
+    state: Option<String>,
+    /// Only nodes in this inventory status
+    #[arg(long)]
+    status: Option<String>,
+    /// Only nodes with this availability
+    #[arg(long)]
+    availability: Option<String>,
+    /// Only nodes of this site
+    #[arg(long)]
+    site: Option<String>,
+    /// Only nodes of this SKU
+    #[arg(long)]
+    sku: Option<String>,
+    /// Only nodes whose hostname begins with this
+    #[arg(long, value_name = "TEXT")]
+    prefix: Option<String>,
+    /// Deleted nodes too
+    #[arg(long)]
+    deleted: bool,
+    /// Which page, and how long
+    #[command(flatten)]
+    page: Paging,
+}
+
+/// History of a node.
+#[derive(Debug, Args)]
+pub struct History {
+    /// Hostname or id
+    node: String,
+    /// Which page, and how long
+    #[command(flatten)]
+    page: Paging,
+}
+
+/// A node to be bootstrapped by hand.
+#[derive(Debug, Args)]
+pub struct Create {
+    /// Name of the node
+    hostname: String,
+    /// What the machine must have
+    #[arg(long)]
+    sku: String,
+    /// Site with the provider `manual`; the built-in `local` when absent
+    #[arg(long)]
+    site: Option<String>,
+    /// Class when nothing claims it: standard, sensitive or borrowed
+    #[arg(long)]
+    class: Option<String>,
+    /// Why; kept in the audit
+    #[arg(long, default_value = "", hide_default_value = true)]
+    reason: String,
+}
+
+/// Runs one of them.
+///
+/// # Errors
+/// Refused, not confirmed, or it ended badly while it was waited for.
+pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
+    use lattice_api::node::NodeVerb as Verb;
+    match command {
+        Command::List(list) => session.show::<Page<NodeRow>>(get(&["nodes"]).query(&query(list)?)).await,
+        Command::Show(named) => session.show::<NodeView>(get(&["nodes", &named.node])).await,
+        Command::Status(named) => status(&named.node, session).await,
+        Command::Timeline(named) => session.show::<Timeline>(get(&["nodes", &named.node, "timeline"])).await,
+        Command::History(history) => {
+            let call = get(&["nodes", &history.node, "history"]).query(&history.page.query());
+            session.show::<Page<lattice_api::node::HistoryEntry>>(call).await
+        }
+        Command::Create(create) => self::create(create, session).await,
+        Command::Bootstrap(plain) => {
+            let reason = Reason { reason: plain.reason };
+            bootstrap(&plain.node, post(&["nodes", &plain.node, "bootstrap"]).json(&reason), session).await
+        }
+        Command::Drain(drain) => actions::drain(drain, session).await,
+        Command::Undrain(act) => actions::act(Verb::Undrain, act, session).await,
+        Command::Disable(act) => actions::act(Verb::Disable, act, session).await,
+        Command::Enable(act) => actions::act(Verb::Enable, act, session).await,
+        Command::Reboot(wait) => actions::wait(Verb::Reboot, wait, session).await,
+        Command::Retire(retire) => actions::retire(retire, session).await,
+        Command::Reactivate(act) => actions::act(Verb::Reactivate, act, session).await,
+        Command::Remove(wait) => actions::wait(Verb::Remove, wait, session).await,
+        Command::Quarantine(act) => actions::act(Verb::Quarantine, act, session).await,
+        Command::Recover(act) => actions::act(Verb::Recover, act, session).await,
+        Command::Resume(act) => actions::act(Verb::Resume, act, session).await,
+        Command::Withdraw(act) => actions::act(Verb::Withdraw, act, session).await,
+        Command::RevokeCertificate(plain) => revoke(plain, session).await,
+    }
+}
+
+fn query(list: List) -> Result<NodeQuery, Failure> {
+    let status = list.status.map(|text| word("status", &text)).transpose()?;
+    let availability = list.availability.map(|text| word("availability", &text)).transpose()?;
+    let page = list.page.query();
+    Ok(NodeQuery {
+        cursor: page.cursor,
+        limit: page.limit,
+        status,
+        availability,
+        state: list.state,
+        site: list.site,
+        sku: list.sku,
+        hostname_prefix: list.prefix,
+        deleted: list.deleted.then_some(true),
+    })
+}
+
+async fn status(node: &str, session: &Session) -> Result<(), Failure> {
+    let answer = session.ask::<NodeView>(get(&["nodes", node])).await?;
+    match session.format() {
+        Format::Table => output::data(views::status(&answer.value, session.look()).as_bytes()),
+        Format::Wide | Format::Json | Format::Yaml | Format::Name => session.print(&answer),
+    }
+}
+
+async fn create(create: Create, session: &Session) -> Result<(), Failure> {
+    let body = CreateNode {
+        hostname: create.hostname.clone(),
+        sku: create.sku,
+        site: create.site,
+        class: create.class.map(|text| word("class", &text)).transpose()?,
+        reason: create.reason,
+    };
+    bootstrap(&create.hostname, post(&["nodes"]).json(&body), session).await
+}
+
+/// Prints the command alone to stdout, so that it can be piped to where it runs.
+async fn bootstrap(name: &str, call: lattice_api::client::Call, session: &Session) -> Result<(), Failure> {
+    let answer = session.ask::<NodeBootstrap>(call).await?;
+    session.print(&answer)?;
+    if session.format().is_for_people() {
+        let value = &answer.value;
+        eprintln!("run it as root on {name} before {}: it holds a token and is shown this once", value.expires_at);
+        eprintln!("then: lattice job watch {}", value.job_id);
+    }
+    Ok(())
+}
+
+async fn revoke(plain: Plain, session: &Session) -> Result<(), Failure> {
+    let action = format!("revoke the certificates of {}", plain.node);
+    session.confirm(&action, "its agent is locked out until it is onboarded again")?;
+    let call = post(&["nodes", &plain.node, "revoke-certificate"]).json(&Reason { reason: plain.reason });
+    let answer: Answer<NodeView> = session.ask(call).await?;
+    match session.format() {
+        Format::Table | Format::Wide => {
+            let row = &answer.value.row;
+            let line =
+                format!("{}: certificates revoked, identity epoch {}\n", row.hostname, answer.value.identity_epoch);
+            output::data(line.as_bytes())
+        }
+        Format::Json | Format::Yaml | Format::Name => session.print(&answer),
+    }
+}
+
+impl Shown for NodeBootstrap {
+    fn text(&self, _: output::Look) -> String {
+        format!("{}\n", self.command.expose())
+    }
+    fn names(&self) -> Vec<String> {
+        vec![self.node_id.to_string()]
+    }
+}

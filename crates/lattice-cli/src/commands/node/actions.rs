@@ -1,0 +1,168 @@
+//! The operator's verbs, with the confirmations that each needs. spec: S1 "Operator Commands", S2 3.3
+
+use clap::Args;
+use lattice_api::client::post;
+use lattice_api::node::{ActOnNode, Disposal, NodeActionAnswer, NodeVerb};
+
+use crate::failure::Failure;
+use crate::output;
+use crate::session::Session;
+use crate::watch::{self, Deadline};
+
+/// Options of a verb that needs no others.
+#[derive(Debug, Args)]
+pub struct Plain {
+    /// Hostname or id
+    pub node: String,
+    /// Why; kept in the audit
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub reason: String,
+}
+
+/// Options of every verb.
+#[derive(Debug, Args)]
+pub struct Act {
+    /// Which node, and why
+    #[command(flatten)]
+    plain: Plain,
+    /// Say what would happen, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Options of a verb that takes its time.
+#[derive(Debug, Args)]
+pub struct Wait {
+    /// Which node, and why
+    #[command(flatten)]
+    act: Act,
+    /// Wait until it is done, with progress
+    #[arg(long)]
+    wait: bool,
+    /// How long
+    #[command(flatten)]
+    deadline: Deadline,
+}
+
+/// Options of `drain`.
+#[derive(Debug, Args)]
+pub struct Drain {
+    /// Which node, why, and whether to wait
+    #[command(flatten)]
+    wait: Wait,
+    /// Ask running work to checkpoint now
+    #[arg(long)]
+    urgent: bool,
+}
+
+/// Options of `retire`.
+#[derive(Debug, Args)]
+pub struct Retire {
+    /// Which node, why, and whether to wait
+    #[command(flatten)]
+    wait: Wait,
+    /// Give the machine back to its provider later
+    #[arg(long)]
+    release: bool,
+}
+
+/// Does a verb without options of its own.
+///
+/// # Errors
+/// Refused or not confirmed.
+pub async fn act(verb: NodeVerb, act: Act, session: &Session) -> Result<(), Failure> {
+    let body = body(&act);
+    perform(verb, &act.plain.node, &body, session).await.map(|_| ())
+}
+
+/// Does a verb, and waits for what it started.
+///
+/// # Errors
+/// Refused, not confirmed, or it ended badly while it was waited for.
+pub async fn wait(verb: NodeVerb, wait: Wait, session: &Session) -> Result<(), Failure> {
+    let body = body(&wait.act);
+    perform_and_wait(verb, &wait, &body, session).await
+}
+
+/// Empties a node.
+///
+/// # Errors
+/// As [`wait`].
+pub async fn drain(drain: Drain, session: &Session) -> Result<(), Failure> {
+    let body = ActOnNode { urgent: drain.urgent.then_some(true), ..body(&drain.wait.act) };
+    perform_and_wait(NodeVerb::Drain, &drain.wait, &body, session).await
+}
+
+/// Retires a node.
+///
+/// # Errors
+/// As [`wait`].
+pub async fn retire(retire: Retire, session: &Session) -> Result<(), Failure> {
+    let disposal = retire.release.then_some(Disposal::Release);
+    let body = ActOnNode { disposal, ..body(&retire.wait.act) };
+    perform_and_wait(NodeVerb::Retire, &retire.wait, &body, session).await
+}
+
+fn body(act: &Act) -> ActOnNode {
+    ActOnNode { reason: act.plain.reason.clone(), dry_run: act.dry_run.then_some(true), ..ActOnNode::default() }
+}
+
+async fn perform_and_wait(verb: NodeVerb, wait: &Wait, body: &ActOnNode, session: &Session) -> Result<(), Failure> {
+    let node = &wait.act.plain.node;
+    let answer = perform(verb, node, body, session).await?;
+    if !wait.wait || wait.act.dry_run {
+        return Ok(());
+    }
+    match (answer.job_id, verb) {
+        (Some(job), _) => watch::job(session, &job.to_string(), wait.deadline).await.map(|_| ()),
+        (None, NodeVerb::Drain) => watch::node(session, node, "drained", wait.deadline).await,
+        (None, NodeVerb::Reboot) => watch::node(session, node, "ready", wait.deadline).await,
+        (
+            None,
+            NodeVerb::Undrain
+            | NodeVerb::Disable
+            | NodeVerb::Enable
+            | NodeVerb::Quarantine
+            | NodeVerb::Recover
+            | NodeVerb::Retire
+            | NodeVerb::Reactivate
+            | NodeVerb::Remove
+            | NodeVerb::Resume
+            | NodeVerb::Withdraw,
+        ) => Ok(()),
+    }
+}
+
+async fn perform(verb: NodeVerb, node: &str, body: &ActOnNode, session: &Session) -> Result<NodeActionAnswer, Failure> {
+    let effect = verb.confirmation(body.urgent == Some(true));
+    if let Some(effect) = effect.filter(|_| body.dry_run != Some(true)) {
+        session.confirm(&format!("{verb} {node}"), effect)?;
+    }
+    let call = post(&["nodes", node, &verb.to_string()]).json(body);
+    let answer = session.ask::<NodeActionAnswer>(call).await?;
+    session.print(&answer)?;
+    Ok(answer.value)
+}
+
+impl output::Shown for NodeActionAnswer {
+    fn text(&self, _: output::Look) -> String {
+        let name = &self.node.row.hostname;
+        let mut text = if self.before == self.after {
+            format!("{name}: {} (unchanged)\n", self.after)
+        } else if self.changed {
+            format!("{name}: {} -> {}\n", self.before, self.after)
+        } else {
+            format!("{name}: {} would become {}\n", self.before, self.after)
+        };
+        for effect in &self.effects {
+            text.push_str(&format!("  {effect}\n"));
+        }
+        text
+    }
+    fn names(&self) -> Vec<String> {
+        vec![self.node.row.hostname.clone()]
+    }
+    fn note(&self) -> Option<String> {
+        self.job_id.map(|job| format!("follow it: lattice job watch {job}"))
+    }
+}

@@ -1,0 +1,190 @@
+//! `lattice onboard`: turn machines into nodes. spec: S5 4.1, 4.2, 10
+
+use clap::{Args, Subcommand};
+use lattice_api::client::{get, post};
+use lattice_api::job::{JobQuery, JobRow};
+use lattice_api::onboarding::{CreateOnboarding, OnboardingAccepted, OnboardingView};
+use lattice_api::page::Page;
+
+use super::job;
+use crate::failure::{Failure, joined, step_texts};
+use crate::output::{Look, Shown, facts};
+use crate::paging::Paging;
+use crate::session::Session;
+use crate::vocabulary::word;
+use crate::watch::Deadline;
+
+/// What can be done with onboardings.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Onboard a machine of a MAAS region: commission, deploy, enrol
+    Maas(Maas),
+    /// Onboard an instance of an LXD server
+    Lxd(Lxd),
+    /// List onboardings, newest first
+    List(List),
+    /// Show an onboarding with its stages
+    Show(Show),
+    /// Follow an onboarding until it ends; exit status 0 only if it ended well
+    Watch(Watch),
+}
+
+/// What every onboarding needs.
+#[derive(Debug, Args)]
+pub struct Request {
+    /// Hostname to give
+    hostname: String,
+    /// The site, by name or id
+    #[arg(long)]
+    site: String,
+    /// What the machine must have
+    #[arg(long)]
+    sku: String,
+    /// Class when nothing claims it: standard, sensitive or borrowed
+    #[arg(long)]
+    class: Option<String>,
+    /// Why; kept in the audit
+    #[arg(long, default_value = "", hide_default_value = true)]
+    reason: String,
+    /// Follow it until it ends, with progress
+    #[arg(long, alias = "wait")]
+    watch: bool,
+    /// How long
+    #[command(flatten)]
+    deadline: Deadline,
+}
+
+/// A machine of a MAAS region.
+#[derive(Debug, Args)]
+pub struct Maas {
+    /// What every onboarding needs
+    #[command(flatten)]
+    request: Request,
+    /// Address of the BMC
+    #[arg(long, value_name = "ADDRESS")]
+    ipmi_ip: std::net::IpAddr,
+    /// Hardware address of the PXE interface, where it is known; never needed
+    #[arg(long, value_name = "MAC")]
+    pxe_mac: Option<String>,
+}
+
+/// An instance of an LXD server.
+#[derive(Debug, Args)]
+pub struct Lxd {
+    /// What every onboarding needs
+    #[command(flatten)]
+    request: Request,
+}
+
+/// Which onboardings.
+#[derive(Debug, Args)]
+pub struct List {
+    /// Only onboardings in this status; `failed` means both failed ones, `live` all that are not finished
+    #[arg(long)]
+    status: Option<String>,
+    /// Which page, and how long
+    #[command(flatten)]
+    page: Paging,
+}
+
+/// One onboarding to look at.
+#[derive(Debug, Args)]
+pub struct Show {
+    /// Its id
+    onboarding: String,
+}
+
+/// One onboarding to follow.
+#[derive(Debug, Args)]
+pub struct Watch {
+    /// Its id
+    onboarding: String,
+    /// How long
+    #[command(flatten)]
+    deadline: Deadline,
+}
+
+/// Runs one of them.
+///
+/// # Errors
+/// Refused, or it ended badly while it was followed.
+pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
+    match command {
+        Command::Maas(maas) => start(maas.request, Some(maas.ipmi_ip.to_string()), maas.pxe_mac, session).await,
+        Command::Lxd(lxd) => start(lxd.request, None, None, session).await,
+        Command::List(list) => {
+            let page = list.page.query();
+            let query = JobQuery { cursor: page.cursor, limit: page.limit, status: list.status, ..JobQuery::default() };
+            session.show::<Page<JobRow>>(get(&["onboardings"]).query(&query)).await
+        }
+        Command::Show(show) => session.show::<OnboardingView>(get(&["onboardings", &show.onboarding])).await,
+        Command::Watch(watch) => job::follow(&watch.onboarding, watch.deadline, session).await,
+    }
+}
+
+async fn start(
+    request: Request,
+    ipmi_ip: Option<String>,
+    pxe_mac: Option<String>,
+    session: &Session,
+) -> Result<(), Failure> {
+    let body = CreateOnboarding {
+        site_id: request.site,
+        profile_id: None,
+        sku_id: request.sku,
+        hostname: request.hostname,
+        ipmi_ip,
+        pxe_mac,
+        class: request.class.map(|text| word("class", &text)).transpose()?,
+        reason: request.reason,
+    };
+    let answer = session.ask::<OnboardingAccepted>(post(&["onboardings"]).json(&body)).await?;
+    if request.watch {
+        return job::follow(&answer.value.onboarding_id.to_string(), request.deadline, session).await;
+    }
+    session.print(&answer)
+}
+
+impl Shown for OnboardingAccepted {
+    fn text(&self, _: Look) -> String {
+        format!("onboarding {} is {}, node {}\n", self.onboarding_id, self.status, self.node_id)
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![self.onboarding_id.to_string()]
+    }
+
+    fn note(&self) -> Option<String> {
+        Some(format!("follow it: lattice onboard watch {}", self.onboarding_id))
+    }
+}
+
+impl Shown for OnboardingView {
+    fn text(&self, look: Look) -> String {
+        let mut text = format!("{}  {} {}  {}\n", self.onboarding_id, self.flow, self.hostname, self.status);
+        text.push_str(&facts(&[
+            ("node", self.node_id.to_string()),
+            ("bmc", self.ipmi_ip.clone().unwrap_or_default()),
+            ("provider ref", self.provider_ref.clone().unwrap_or_default()),
+            ("asked by", format!("{}, {} ago", self.requested_by, look.age(self.requested_at.as_millis()))),
+            ("completed", self.completed_at.map(|at| at.to_string()).unwrap_or_default()),
+        ]));
+        text.push('\n');
+        text.push_str(&job::stages(&self.stages));
+        if let Some(failure) = &self.failure {
+            text.push_str(&format!(
+                "\nstopped: {}\n  class  {} ({})\n",
+                failure.message, failure.class, failure.error_code
+            ));
+            for step in &failure.next_actions {
+                let (command, effect) = step_texts(step);
+                text.push_str(&format!("  next   {}\n", joined(&command, &effect)));
+            }
+        }
+        text
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![self.onboarding_id.to_string()]
+    }
+}

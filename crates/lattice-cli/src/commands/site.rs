@@ -1,0 +1,431 @@
+//! `lattice site`: provider endpoints, their settings and their credentials. spec: S5 3.4
+//!
+//! Secrets come from a file or from stdin, never from the command line: other users can read that.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use lattice_api::client::{get, post};
+use lattice_api::page::Page;
+use lattice_api::site::{CreateSite, PatchSite, ProbeAnswer, SiteCredentials, SiteStatus, SiteView};
+use serde_json::{Map, Value, json};
+
+use crate::failure::Failure;
+use crate::output::{self, Look, Row, Shown, facts};
+use crate::paging::Paging;
+use crate::session::{Session, request};
+
+/// What can be done with sites.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List sites
+    List(Paging),
+    /// Show a site and its settings
+    Show(Named),
+    /// Create a site
+    #[command(subcommand)]
+    Create(Create),
+    /// Change settings of a site
+    Set(Set),
+    /// Try credentials at the provider and keep them in the secret store
+    Credentials(Credentials),
+    /// Ask the provider whether it answers and accepts the credentials
+    Probe(Named),
+    /// Refuse new onboardings; those in flight go on
+    Disable(Named),
+    /// Accept onboardings again
+    Enable(Named),
+}
+
+/// One site.
+#[derive(Debug, Args)]
+pub struct Named {
+    /// Name or id
+    site: String,
+}
+
+/// Which kind of site.
+#[derive(Debug, Subcommand)]
+pub enum Create {
+    /// A MAAS region
+    Maas(Maas),
+    /// An LXD server
+    Lxd(Lxd),
+}
+
+/// What every site has.
+#[derive(Debug, Args)]
+pub struct Place {
+    /// Unique name: dc1
+    name: String,
+    /// Region that its nodes belong to
+    #[arg(long, default_value = "default")]
+    region: String,
+    /// Any other setting of the provider, such as policy.require_hw_sync=false; a value is JSON, else text
+    #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
+    set: Vec<(String, Value)>,
+    /// File with further settings of the provider, JSON or TOML
+    #[arg(long, value_name = "FILE")]
+    settings: Option<PathBuf>,
+}
+
+/// A MAAS region.
+#[derive(Debug, Args)]
+pub struct Maas {
+    /// Name and further settings
+    #[command(flatten)]
+    place: Place,
+    /// Address of the region: http://10.176.46.1:5240/MAAS
+    #[arg(long, value_name = "URL")]
+    api_url: String,
+    /// Interface of the MAAS server on the PXE network
+    #[arg(long, value_name = "NAME", default_value = "eth0")]
+    pxe_iface: String,
+    /// VLAN of the PXE network
+    #[arg(long, value_name = "VID", default_value_t = 1)]
+    pxe_vlan: u16,
+    /// Interface of a node on the PXE network
+    #[arg(long, value_name = "NAME", default_value = "eno8303")]
+    node_pxe_iface: String,
+    /// Image to deploy
+    #[arg(long, value_name = "SERIES")]
+    distro_series: Option<String>,
+    /// Interface of a node whose address is used for SSH
+    #[arg(long, value_name = "NAME")]
+    deploy_ssh_iface: Option<String>,
+}
+
+/// An LXD server.
+#[derive(Debug, Args)]
+pub struct Lxd {
+    /// Name and further settings
+    #[command(flatten)]
+    place: Place,
+    /// Address of the server: https://10.0.0.5:8443
+    #[arg(long, value_name = "URL")]
+    api_url: String,
+    /// Alias of the image of new instances
+    #[arg(long)]
+    image: String,
+    /// Project of its instances
+    #[arg(long)]
+    project: Option<String>,
+    /// Profile of its instances
+    #[arg(long)]
+    profile: Option<String>,
+    /// The agent's static binary on the server's host, for images without cloud-init
+    #[arg(long, value_name = "FILE")]
+    agent_binary: Option<String>,
+}
+
+/// Settings to change.
+#[derive(Debug, Args)]
+pub struct Set {
+    /// Name or id
+    site: String,
+    /// Setting of the provider, such as policy.batch_max_parallel=20; a value is JSON, else text
+    #[arg(value_name = "KEY=VALUE", value_parser = setting, required = true)]
+    settings: Vec<(String, Value)>,
+}
+
+/// Secrets of a site: JSON or TOML with api_token, power = { user, pass } and deploy_password for MAAS, or
+/// client_certificate_pem, client_key_pem and server_certificate_pem for LXD.
+#[derive(Debug, Args)]
+#[group(id = "source", required = true, multiple = false)]
+pub struct Source {
+    /// File that holds them; keep it readable for yourself only
+    #[arg(long, value_name = "FILE")]
+    from_file: Option<PathBuf>,
+    /// Read them from stdin
+    #[arg(long)]
+    from_stdin: bool,
+}
+
+/// Credentials to write.
+#[derive(Debug, Args)]
+pub struct Credentials {
+    /// Name or id
+    site: String,
+    /// Where they are read from
+    #[command(flatten)]
+    source: Source,
+}
+
+fn setting(text: &str) -> Result<(String, Value), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => {
+            let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+            Ok((key.to_owned(), value))
+        }
+        Some(_) | None => Err(format!("`{text}` is no setting: expected KEY=VALUE")),
+    }
+}
+
+/// Runs one of them.
+///
+/// # Errors
+/// Refused, or a file cannot be read.
+pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
+    match command {
+        Command::List(page) => session.show::<Page<SiteView>>(get(&["sites"]).query(&page.query())).await,
+        Command::Show(named) => session.show::<SiteView>(get(&["sites", &named.site])).await,
+        Command::Create(kind) => {
+            let body = match kind {
+                Create::Maas(maas) => self::maas(maas)?,
+                Create::Lxd(lxd) => self::lxd(lxd)?,
+            };
+            session.show::<SiteView>(post(&["sites"]).json(&body)).await
+        }
+        Command::Set(set) => {
+            let mut provider = Value::Object(Map::new());
+            for (key, value) in set.settings {
+                put(&mut provider, &key, value);
+            }
+            patch(&set.site, &PatchSite { provider: Some(provider), ..PatchSite::default() }, session).await
+        }
+        Command::Credentials(credentials) => {
+            let body = read_credentials(&credentials.source)?;
+            let answer =
+                session.ask::<ProbeAnswer>(post(&["sites", &credentials.site, "credentials"]).json(&body)).await?;
+            probed(&credentials.site, &answer, session)
+        }
+        Command::Probe(named) => {
+            let answer = session.ask::<ProbeAnswer>(post(&["sites", &named.site, "probe"])).await?;
+            probed(&named.site, &answer, session)
+        }
+        Command::Disable(named) => {
+            session.show::<SiteView>(request(reqwest::Method::DELETE, &["sites", &named.site])).await
+        }
+        Command::Enable(named) => {
+            let body = PatchSite { status: Some(SiteStatus::Active), ..PatchSite::default() };
+            patch(&named.site, &body, session).await
+        }
+    }
+}
+
+async fn patch(site: &str, body: &PatchSite, session: &Session) -> Result<(), Failure> {
+    session.show::<SiteView>(request(reqwest::Method::PATCH, &["sites", site]).json(body)).await
+}
+
+/// A probe that failed is printed, and is a failure too.
+fn probed(site: &str, answer: &crate::session::Answer<ProbeAnswer>, session: &Session) -> Result<(), Failure> {
+    session.print(answer)?;
+    if answer.value.ok {
+        return Ok(());
+    }
+    let failure = Failure::refused(format!("the provider of site {site} cannot be used as it is"));
+    Err(answer.value.details.iter().cloned().fold(failure, Failure::because))
+}
+
+fn maas(maas: Maas) -> Result<CreateSite, Failure> {
+    let mut provider = json!({
+        "kind": "maas",
+        "api_base_url": maas.api_url,
+        "pxe_iface": maas.pxe_iface,
+        "pxe_vlan_vid": maas.pxe_vlan,
+        "node_pxe_iface": maas.node_pxe_iface,
+    });
+    put_given(&mut provider, "distro_series", maas.distro_series);
+    put_given(&mut provider, "deploy_ssh_iface", maas.deploy_ssh_iface);
+    create(maas.place, provider)
+}
+
+fn lxd(lxd: Lxd) -> Result<CreateSite, Failure> {
+    let mut provider = json!({"kind": "lxd", "api_url": lxd.api_url, "image": lxd.image});
+    put_given(&mut provider, "project", lxd.project);
+    put_given(&mut provider, "default_profile", lxd.profile);
+    put_given(&mut provider, "agent_binary", lxd.agent_binary);
+    create(lxd.place, provider)
+}
+
+fn create(place: Place, mut provider: Value) -> Result<CreateSite, Failure> {
+    if let Some(path) = &place.settings {
+        let text = read(path)?;
+        let Value::Object(settings) = parse(&text, &path.display().to_string())? else {
+            return Err(Failure::refused(format!("{} holds no settings", path.display())));
+        };
+        for (key, value) in settings {
+            put(&mut provider, &key, value);
+        }
+    }
+    for (key, value) in place.set {
+        put(&mut provider, &key, value);
+    }
+    Ok(CreateSite { name: place.name, region_code: place.region, provider, heartbeat: None })
+}
+
+fn put_given(target: &mut Value, key: &str, value: Option<String>) {
+    if let Some(value) = value {
+        put(target, key, Value::String(value));
+    }
+}
+
+/// Puts a value under a dotted key: `policy.require_hw_sync`.
+fn put(target: &mut Value, key: &str, value: Value) {
+    let mut place = target;
+    for part in key.split('.') {
+        if !place.is_object() {
+            *place = Value::Object(Map::new());
+        }
+        let Value::Object(fields) = place else { return };
+        place = fields.entry(part.to_owned()).or_insert(Value::Null);
+    }
+    *place = value;
+}
+
+fn read_credentials(source: &Source) -> Result<SiteCredentials, Failure> {
+    let (text, name) = match &source.from_file {
+        Some(path) => (read(path)?, path.display().to_string()),
+        None => {
+            let mut text = String::new();
+            let read = std::io::stdin().lock().read_to_string(&mut text);
+            read.map_err(|error| Failure::refused("cannot read stdin").because(error.to_string()))?;
+            (text, "stdin".to_owned())
+        }
+    };
+    // The parser's own message would show the text around the mistake: a secret.
+    serde_json::from_value(parse(&text, &name)?).map_err(|_| {
+        Failure::refused(format!("{name} does not hold credentials of a site")).because(
+            "expected api_token, power = { user, pass } and deploy_password for MAAS; client_certificate_pem, \
+             client_key_pem and server_certificate_pem for LXD",
+        )
+    })
+}
+
+/// JSON or TOML: what begins with `{` is JSON.
+fn parse(text: &str, name: &str) -> Result<Value, Failure> {
+    let wrong = |kind: &str| Failure::refused(format!("{name} is not valid {kind}"));
+    if text.trim_start().starts_with('{') {
+        return serde_json::from_str(text)
+            .map_err(|error| wrong("JSON").because(format!("line {}, column {}", error.line(), error.column())));
+    }
+    let table: toml::Table = toml::from_str(text).map_err(|error| {
+        match error.span().map(|span| text[..span.start].lines().count().max(1)) {
+            Some(line) => wrong("TOML").because(format!("line {line}")),
+            None => wrong("TOML"),
+        }
+    })?;
+    serde_json::to_value(table).map_err(|_| wrong("TOML"))
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Failure::refused(format!("cannot read {}", path.display())).because(error.to_string()))
+}
+
+impl Row for SiteView {
+    fn head(wide: bool) -> Vec<&'static str> {
+        let mut head = vec!["SITE", "KIND", "REGION", "STATUS", "CREDENTIALS"];
+        if wide {
+            head.extend(["AGE", "ID"]);
+        }
+        head
+    }
+
+    fn cells(&self, look: Look) -> Vec<String> {
+        let mut cells = vec![
+            self.name.clone(),
+            self.provider.kind().to_owned(),
+            self.region_code.clone(),
+            self.status.to_string(),
+            if self.credentials_complete { "complete".to_owned() } else { "missing".to_owned() },
+        ];
+        if look.wide {
+            cells.extend([look.age(self.created_at.as_millis()), self.id.to_string()]);
+        }
+        cells
+    }
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+}
+
+impl Shown for SiteView {
+    fn text(&self, look: Look) -> String {
+        let mut text = output::rows(std::slice::from_ref(self), Look { wide: true, ..look });
+        text.push('\n');
+        let mut settings = Vec::new();
+        flatten("", &json!(self.provider), &mut settings);
+        flatten("heartbeat", &json!(self.heartbeat), &mut settings);
+        let settings: Vec<(&str, String)> = settings.iter().map(|(key, value)| (key.as_str(), value.clone())).collect();
+        text.push_str(&facts(&settings));
+        text
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![self.name.clone()]
+    }
+
+    fn note(&self) -> Option<String> {
+        (!self.credentials_complete && self.provider.kind() != "manual")
+            .then(|| format!("it has no credentials yet: lattice site credentials {} --from-file FILE", self.name))
+    }
+}
+
+/// Every value with its dotted key, as `lattice site set` takes them.
+fn flatten(prefix: &str, value: &Value, found: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let key = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+                flatten(&key, value, found);
+            }
+        }
+        Value::Null => {}
+        Value::String(text) => found.push((prefix.to_owned(), text.clone())),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) => found.push((prefix.to_owned(), value.to_string())),
+    }
+}
+
+impl Shown for ProbeAnswer {
+    fn text(&self, _: Look) -> String {
+        let version = self.version.as_ref().map(|version| format!(", version {version}")).unwrap_or_default();
+        let mut text = format!("{}{version}\n", if self.ok { "ok" } else { "failed" });
+        if self.ok {
+            for detail in &self.details {
+                text.push_str(&format!("  {detail}\n"));
+            }
+        }
+        text
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![if self.ok { "ok".to_owned() } else { "failed".to_owned() }]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_put_under_their_dotted_key() {
+        let mut target = json!({"kind": "maas", "policy": {"a": 1}});
+        let (key, value) = setting("policy.require_hw_sync=false").unwrap();
+        put(&mut target, &key, value);
+        let (key, value) = setting("distro_series=ubuntu/noble").unwrap();
+        put(&mut target, &key, value);
+        assert_eq!(
+            target,
+            json!({"kind": "maas", "policy": {"a": 1, "require_hw_sync": false}, "distro_series": "ubuntu/noble"})
+        );
+    }
+
+    #[test]
+    fn credentials_are_read_as_json_and_as_toml() {
+        let toml = parse("api_token = \"a:b:c\"\n[power]\nuser = \"root\"\npass = \"x\"\n", "f").unwrap();
+        let json = parse(r#"{"api_token": "a:b:c", "power": {"user": "root", "pass": "x"}}"#, "f").unwrap();
+        assert_eq!(toml, json);
+        assert!(serde_json::from_value::<SiteCredentials>(toml).is_ok());
+    }
+
+    #[test]
+    fn a_mistake_in_credentials_does_not_show_them() {
+        let failure = parse("{\"api_token\": \"hunter2\" oops}", "stdin").unwrap_err();
+        assert!(!format!("{failure:?}").contains("hunter2"), "{failure:?}");
+        let failure = parse("api_token = \"hunter2\" oops\n", "stdin").unwrap_err();
+        assert!(!format!("{failure:?}").contains("hunter2"), "{failure:?}");
+    }
+}

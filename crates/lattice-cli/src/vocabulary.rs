@@ -1,0 +1,19 @@
+//! Words of the API that are typed on the command line.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use strum::VariantArray;
+
+use crate::failure::Failure;
+
+/// Reads a word; `-` and `_` are the same.
+///
+/// # Errors
+/// It is none of them; the failure lists all.
+pub fn word<T: FromStr + VariantArray + Display>(noun: &str, text: &str) -> Result<T, Failure> {
+    text.replace('-', "_").parse().map_err(|_| {
+        let words: Vec<String> = T::VARIANTS.iter().map(ToString::to_string).collect();
+        Failure::refused(format!("`{text}` is no {noun}")).because(format!("expected one of {}", words.join(", ")))
+    })
+}

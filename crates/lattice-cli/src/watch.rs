@@ -1,0 +1,173 @@
+//! Following a job or a node until it is where it should be, or until the deadline.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use lattice_api::client::get;
+use lattice_api::job::{JobView, StageEventView, StageProgress};
+use lattice_api::node::NodeView;
+
+use crate::failure::Failure;
+use crate::session::{Answer, Session};
+use crate::span;
+
+/// Pause between two looks: what a person still takes for live.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// How long to wait, and what to say when it was not enough.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct Deadline {
+    /// Give up waiting after this: 90s, 10m, 2h; the work itself goes on
+    #[arg(long, value_name = "SPAN", value_parser = span::parse, default_value = "1h")]
+    pub timeout: Duration,
+}
+
+/// Follows a job with its progress on stderr until it ends, and gives its last view.
+///
+/// # Errors
+/// It ended badly, the deadline passed, or the server could not be asked.
+pub async fn job(session: &Session, id: &str, deadline: Deadline) -> Result<Answer<JobView>, Failure> {
+    let mut progress = Progress::new(id);
+    let watching = async {
+        loop {
+            let answer = session.ask::<JobView>(get(&["jobs", id])).await?;
+            progress.update(&answer.value);
+            if let Some(ended) = ended(&answer.value) {
+                progress.finish();
+                return ended.map(|()| answer);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    match tokio::time::timeout(deadline.timeout, watching).await {
+        Ok(done) => done,
+        Err(_) => Err(too_late(deadline, &format!("job {id}"), &format!("lattice explain job {id}"))),
+    }
+}
+
+/// None while it moves.
+fn ended(job: &JobView) -> Option<Result<(), Failure>> {
+    let status = job.row.status;
+    if !status.is_terminal() && !status.is_failed() {
+        return None;
+    }
+    let id = job.row.id;
+    match (&job.failure, status.to_string().as_str()) {
+        (_, "completed" | "reconciled") => Some(Ok(())),
+        (Some(failure), status) => {
+            Some(Err(Failure::refused(format!("job {id} is {status} at {}: {}", job.row.stage, failure.message))
+                .because(format!("{} ({})", failure.class, failure.error_code))
+                .next_steps(&failure.next_actions)))
+        }
+        (None, status) => Some(Err(Failure::refused(format!("job {id} is {status}"))
+            .next(format!("lattice explain job {id}"), "says why, and what can be done"))),
+    }
+}
+
+/// Follows a node until its availability is `wanted`.
+///
+/// # Errors
+/// It failed or went down, the deadline passed, or the server could not be asked.
+pub async fn node(session: &Session, name: &str, wanted: &str, deadline: Deadline) -> Result<(), Failure> {
+    let explain = format!("lattice explain node {name}");
+    let watching = async {
+        let mut last = String::new();
+        loop {
+            let node: NodeView = session.client.node(name).await?;
+            let now = node.row.availability.to_string();
+            if now != last {
+                eprintln!("{name}: {} / {now}", node.row.status);
+            }
+            if now == wanted {
+                return Ok(());
+            }
+            if (now == "failed" || now == "down") && now != last && !last.is_empty() {
+                return Err(Failure::refused(format!("{name} is {now}, and was to become {wanted}"))
+                    .next(explain.clone(), "says why, and what can be done"));
+            }
+            last = now;
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    match tokio::time::timeout(deadline.timeout, watching).await {
+        Ok(done) => done,
+        Err(_) => Err(too_late(deadline, name, &explain)),
+    }
+}
+
+fn too_late(deadline: Deadline, what: &str, explain: &str) -> Failure {
+    let span = span::words(u64::try_from(deadline.timeout.as_millis()).unwrap_or(u64::MAX));
+    Failure::refused(format!("{what} was not done within {span}"))
+        .because("only the waiting stopped; the work goes on")
+        .next(explain, "says what it waits for")
+}
+
+/// Lines for what happened; in a terminal a bar below them.
+struct Progress {
+    bar: Option<ProgressBar>,
+    told: usize,
+    last: Option<StageEventView>,
+}
+
+impl Progress {
+    fn new(id: &str) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new(1);
+            let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} {wide_msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar.set_message(format!("job {id}"));
+            bar.enable_steady_tick(PAUSE);
+            bar
+        });
+        Self { bar, told: 0, last: None }
+    }
+
+    fn update(&mut self, job: &JobView) {
+        // The newest events are kept, so the place of the last one told moves when old ones fall out.
+        let from = match &self.last {
+            Some(last) => job.events.iter().rposition(|event| event == last).map_or(0, |at| at + 1),
+            None => self.told,
+        };
+        for event in &job.events[from.min(job.events.len())..] {
+            self.tell(&event_line(event));
+        }
+        self.told = job.events.len();
+        self.last = job.events.last().cloned();
+        if let Some(bar) = &self.bar {
+            let done = job.stages.iter().filter(|stage| is_over(stage.progress)).count();
+            bar.set_length(job.stages.len() as u64);
+            bar.set_position(done as u64);
+            let usual = job.stages.iter().find(|stage| stage.stage == job.row.stage).and_then(|stage| stage.usual_ms);
+            let usual = usual.map(|ms| format!(", usually {}", span::words(ms))).unwrap_or_default();
+            bar.set_message(format!("{} {}{usual}", job.row.hostname, job.row.stage));
+        }
+    }
+
+    fn tell(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(line),
+            None => eprintln!("{line}"),
+        }
+    }
+
+    fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+const fn is_over(progress: StageProgress) -> bool {
+    match progress {
+        StageProgress::Succeeded | StageProgress::Skipped => true,
+        StageProgress::Pending | StageProgress::Running | StageProgress::Failed | StageProgress::Compensated => false,
+    }
+}
+
+/// One event of a stage in one line.
+pub fn event_line(event: &StageEventView) -> String {
+    let attempt = if event.attempt > 1 { format!(" (attempt {})", event.attempt) } else { String::new() };
+    let message = if event.message.is_empty() { String::new() } else { format!(": {}", event.message) };
+    format!("{} {} {}{attempt}{message}", event.at, event.stage, event.status)
+}
