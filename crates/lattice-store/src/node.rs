@@ -414,6 +414,20 @@ impl Store {
         }
     }
 
+    /// The nodes with these ids, deleted ones included, in no order; an id that no node has is left out.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn nodes_by_id(&self, ids: &[NodeId]) -> Result<Vec<Node>, StoreError> {
+        let mut nodes = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(PAGE_MAX) {
+            let mut conditions = Conditions::default();
+            conditions.one_of("id", ids.iter().map(|id| Value::Id(id.uuid())));
+            nodes.extend(self.fetch(conditions.query(NODE, "", PAGE_MAX), read).await?);
+        }
+        Ok(nodes)
+    }
+
     async fn one_node(&self, condition: &str, params: Vec<Value<'static>>) -> Result<Option<Node>, StoreError> {
         let query = Query { sql: format!("{NODE} {condition}").into(), params };
         Ok(self.fetch(query, read).await?.pop())

@@ -53,6 +53,14 @@ impl Known<'_> {
         }
     }
 
+    /// Refuses while the owning job may still move by itself, or has a safe way on: it expects the node where it is.
+    fn job_is_stopped(&self) -> Result<(), Refused> {
+        match self.job {
+            Some(job) if job.state.status != JobStatus::FailedManualIntervention => self.not_busy(),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     fn simple(&self, request: &Request, event: NodeEvent) -> Result<Planned, Refused> {
         let moved = self.moved(request, event)?;
         Ok(planned(self.node, request, moved, None))
@@ -129,10 +137,13 @@ pub fn enable(known: &Known, request: &Request) -> Result<Planned, Refused> {
 /// Blocks it from scheduling until it is proven healthy.
 ///
 /// # Errors
-/// Neither active nor offline; enrolling nodes are blocked through their onboarding.
+/// Neither active nor offline, or an enrolling node whose onboarding still runs: stop that first.
 pub fn quarantine(known: &Known, request: &Request) -> Result<Planned, Refused> {
     let event = match known.node.state.status {
-        Status::Enrolling => StatusEvent::Block,
+        Status::Enrolling => {
+            known.job_is_stopped()?;
+            StatusEvent::Block
+        }
         Status::Draining => StatusEvent::CleanupFailed,
         Status::BootstrapIssued
         | Status::Active

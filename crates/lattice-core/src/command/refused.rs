@@ -127,6 +127,10 @@ impl Explain for Refused {
             Self::Busy { job, .. } => vec![
                 NextAction::run(format!("lattice explain job {job}"), "says what that job waits for"),
                 NextAction::run(format!("lattice job cancel {job}"), "stops it and undoes what can be undone"),
+                NextAction::run(
+                    format!("lattice job mark-manual-intervention {job}"),
+                    "freezes it until a person decides",
+                ),
             ],
             Self::NothingToResume { hostname, .. }
             | Self::NotBootstrapping { hostname, .. }

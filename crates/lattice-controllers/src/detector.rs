@@ -1,0 +1,130 @@
+//! The failure detector's loop body: scan, read the rows, decide, commit in one batch.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use lattice_core::actor::Actor;
+use lattice_core::change::Outcome;
+use lattice_core::command::{Request, agent};
+use lattice_core::heartbeat::{Silence, detector};
+use lattice_core::ids::{CorrelationId, IdSource, NodeId, OpId};
+use lattice_core::node::availability::AvailabilityEvent;
+use lattice_core::node::{Availability, Node};
+use lattice_core::time::{Timestamp, human};
+use lattice_store::{Store, StoreError};
+use tracing::info;
+
+use crate::Fleet;
+
+/// Late boots judged in one tick: what one commit batch should hold at most.
+const BOOTS_PER_TICK: usize = 10_000;
+
+/// Turns silence and late boots into transitions.
+pub struct Detector {
+    store: Store,
+    fleet: Arc<Fleet>,
+    ids: Arc<dyn IdSource>,
+}
+
+/// What one tick did, by event.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Judged {
+    /// Transitions that were committed.
+    pub applied: HashMap<AvailabilityEvent, u64>,
+    /// Nodes whose row changed under the decision; the next tick judges them anew.
+    pub lost_races: u64,
+}
+
+struct Verdict {
+    event: AvailabilityEvent,
+    after: Node,
+}
+
+impl Detector {
+    /// A detector over the fleet that is kept in step elsewhere.
+    pub fn new(store: Store, fleet: Arc<Fleet>, ids: Arc<dyn IdSource>) -> Self {
+        Self { store, fleet, ids }
+    }
+
+    /// Judges everybody who is silent, or boots too long, at `now`.
+    ///
+    /// # Errors
+    /// The store fails: nothing is lost, the next tick finds the same.
+    pub async fn tick(&self, now: Timestamp) -> Result<Judged, StoreError> {
+        let mut silent = Vec::new();
+        self.fleet.registry().silent(now, &mut silent);
+        let late = self.fleet.late_boots(now, BOOTS_PER_TICK);
+        if silent.is_empty() && late.is_empty() {
+            return Ok(Judged::default());
+        }
+        let heard: HashMap<NodeId, Timestamp> =
+            silent.iter().map(|Silence { node, last_heard }| (*node, *last_heard)).collect();
+        let mut wanted: Vec<NodeId> = heard.keys().copied().chain(late).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let nodes = self.store.nodes_by_id(&wanted).await?;
+        let (commits, verdicts) = self.decide(&nodes, &heard, now);
+        let outcomes = self.store.commit(commits).await?;
+        Ok(self.settle(verdicts, &outcomes, now))
+    }
+
+    fn decide(
+        &self,
+        nodes: &[Node],
+        heard: &HashMap<NodeId, Timestamp>,
+        now: Timestamp,
+    ) -> (Vec<lattice_core::change::Commit>, Vec<Verdict>) {
+        let correlation = CorrelationId::generate(&*self.ids, now);
+        let (mut commits, mut verdicts) = (Vec::new(), Vec::new());
+        for node in nodes {
+            let last_heard = heard.get(&node.id).copied();
+            let Some((event, detail)) = self.judge(node, last_heard, now) else {
+                // The row moved on since the scan: watch it as it is now.
+                self.fleet.sync(node, now);
+                continue;
+            };
+            let request = Request {
+                actor: Actor::system("detector"),
+                reason: String::new(),
+                now,
+                ids: &*self.ids,
+                op: OpId::generate(&*self.ids, now),
+                correlation,
+            };
+            let chained = agent::judged(&request, node, event, detail);
+            if let (Some(after), [commit]) = (chained.after, chained.commits.as_slice()) {
+                commits.push(commit.clone());
+                verdicts.push(Verdict { event, after });
+            }
+        }
+        (commits, verdicts)
+    }
+
+    fn judge(&self, node: &Node, heard: Option<Timestamp>, now: Timestamp) -> Option<(AvailabilityEvent, String)> {
+        if detector::boot_is_late(node, now) {
+            return Some((AvailabilityEvent::BootDeadline, "its agent did not register in time".to_owned()));
+        }
+        let heard = heard?;
+        let event = detector::silence_verdict(node, self.fleet.times(node), heard, now)?;
+        Some((event, format!("silent for {}", human(now.since(heard)))))
+    }
+
+    fn settle(&self, verdicts: Vec<Verdict>, outcomes: &[Outcome], now: Timestamp) -> Judged {
+        let mut judged = Judged::default();
+        for (Verdict { event, after }, outcome) in verdicts.into_iter().zip(outcomes) {
+            match outcome {
+                Outcome::Applied { .. } | Outcome::Duplicate { .. } => {
+                    if after.state.availability == Availability::Down {
+                        // Its ownership is lost: it registers again before it is heard.
+                        self.fleet.registry().end_session(after.id);
+                    }
+                    self.fleet.sync(&after, now);
+                    info!(node_id = %after.id, state = %after.state, cause = %event, "node moved");
+                    *judged.applied.entry(event).or_default() += 1;
+                }
+                Outcome::Conflict { .. } | Outcome::Missing { .. } | Outcome::Fenced => judged.lost_races += 1,
+            }
+        }
+        judged
+    }
+}

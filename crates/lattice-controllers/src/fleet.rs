@@ -1,0 +1,123 @@
+//! Keeps the registry of heartbeats in step with the store: who may be heard, what silence is reported.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lattice_core::heartbeat::{Registry, detector};
+use lattice_core::ids::{NodeId, SiteId};
+use lattice_core::node::class::{HeartbeatPolicy, SilenceTimes};
+use lattice_core::node::{Availability, Node, Status};
+use lattice_core::time::Timestamp;
+use lattice_store::{Event, Store, StoreError};
+
+/// The fleet as the detector sees it: the registry, the sites' times, the boots that have a deadline.
+pub struct Fleet {
+    store: Store,
+    registry: Arc<Registry>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    policies: HashMap<SiteId, HeartbeatPolicy>,
+    deadlines: HashMap<NodeId, Timestamp>,
+    by_time: BTreeSet<(Timestamp, NodeId)>,
+}
+
+impl Fleet {
+    /// An empty fleet; [`Fleet::load`] fills it.
+    pub fn new(store: Store, registry: Arc<Registry>) -> Self {
+        Self { store, registry, state: Mutex::default() }
+    }
+
+    /// The registry it keeps in step.
+    pub const fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    /// Reads all sites and nodes. Silence counts from `now` at the earliest, so a start never makes a node Down.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn load(&self, now: Timestamp) -> Result<(), StoreError> {
+        self.load_sites().await?;
+        let mut nodes = Vec::new();
+        self.store.each_node(|node| nodes.push(node)).await?;
+        for node in &nodes {
+            self.sync(node, now);
+        }
+        self.registry.restart_silence(now);
+        Ok(())
+    }
+
+    /// Takes in what changed, from the store's feed.
+    ///
+    /// # Errors
+    /// The store fails; the same events may be handed in again.
+    pub async fn take_in(&self, events: &[Event], now: Timestamp) -> Result<(), StoreError> {
+        if events.iter().any(|event| event.row.resource_kind == "site") {
+            self.load_sites().await?;
+        }
+        let changed: BTreeSet<NodeId> = events
+            .iter()
+            .filter(|event| event.row.resource_kind == "node")
+            .filter_map(|event| event.row.node)
+            .collect();
+        let changed: Vec<NodeId> = changed.into_iter().collect();
+        for node in self.store.nodes_by_id(&changed).await? {
+            self.sync(&node, now);
+        }
+        Ok(())
+    }
+
+    /// Brings the registry in step with one row.
+    pub fn sync(&self, node: &Node, now: Timestamp) {
+        if node.state.status == Status::Deleted {
+            self.registry.remove(node.id);
+            self.set_deadline(node.id, None);
+            return;
+        }
+        self.registry.admit(node.id, node.identity_epoch, now);
+        let last_heard = self.registry.last_heard(node.id).unwrap_or(now);
+        self.registry.watch(node.id, detector::watch(node, self.times(node), last_heard));
+        let deadline = node.deadline.filter(|_| node.state.availability == Availability::Booting);
+        self.set_deadline(node.id, deadline);
+    }
+
+    /// The times of a node: its class at its site.
+    pub fn times(&self, node: &Node) -> SilenceTimes {
+        self.policy(node.site).times(node.class)
+    }
+
+    /// The heartbeat policy of a site; S1's defaults when the site is not known (yet).
+    pub fn policy(&self, site: SiteId) -> HeartbeatPolicy {
+        self.lock().policies.get(&site).copied().unwrap_or_default()
+    }
+
+    /// Nodes whose boot deadline has passed at `now`, at most `limit`.
+    pub fn late_boots(&self, now: Timestamp, limit: usize) -> Vec<NodeId> {
+        self.lock().by_time.iter().take_while(|(deadline, _)| *deadline <= now).take(limit).map(|(_, id)| *id).collect()
+    }
+
+    async fn load_sites(&self) -> Result<(), StoreError> {
+        let sites = self.store.sites().await?;
+        self.lock().policies = sites.into_iter().map(|site| (site.id, site.heartbeat)).collect();
+        Ok(())
+    }
+
+    fn set_deadline(&self, node: NodeId, deadline: Option<Timestamp>) {
+        let mut state = self.lock();
+        if let Some(earlier) = state.deadlines.remove(&node) {
+            state.by_time.remove(&(earlier, node));
+        }
+        if let Some(deadline) = deadline {
+            state.deadlines.insert(node, deadline);
+            state.by_time.insert((deadline, node));
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        // Every writer leaves the maps consistent before it can panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

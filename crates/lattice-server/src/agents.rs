@@ -1,0 +1,251 @@
+//! What agents bring about, decided by core and committed: the listener answers only after the commit.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use http::StatusCode;
+use lattice_api::error::Problem;
+use lattice_controllers::Fleet;
+use lattice_core::actor::{Actor, Role};
+use lattice_core::change::{Change, Outcome, Resource};
+use lattice_core::command::Request;
+use lattice_core::command::agent::{self, Chained};
+use lattice_core::credential::{EnrollmentToken, TokenRefused};
+use lattice_core::explain::{Code, NextAction};
+use lattice_core::ids::{CorrelationId, IdSource, JobId, NodeId, OpId};
+use lattice_core::node::{Node, Status};
+use lattice_core::secret::token_hash;
+use lattice_core::sku::Sku;
+use lattice_core::time::Timestamp;
+use lattice_store::{Store, StoreError};
+use tracing::{info, warn};
+
+use crate::agent_api::{AgentEvents, Enrolment, Granted, IdentityRefusal, Registration, Report};
+
+/// How often a decision is made anew when its row changed under it: a node's row has few writers.
+const TRIES: usize = 5;
+
+/// Refused identities written to the audit per minute, all agents together; a revoked agent asks again and again.
+const REFUSALS_PER_MINUTE: u32 = 60;
+
+/// Wakes the driver of a job after something happened that it may wait for.
+pub trait WakeJob: Send + Sync {
+    /// The job may go on.
+    fn wake(&self, job: JobId);
+}
+
+/// Decides and commits what agents bring about.
+pub struct Agents {
+    store: Store,
+    fleet: Arc<Fleet>,
+    ids: Arc<dyn IdSource>,
+    jobs: Arc<dyn WakeJob>,
+    certificate_life: Duration,
+    refusals: Mutex<(Timestamp, u32)>,
+}
+
+/// What a decision asks for, or the refusal that the agent gets.
+type Decided = Result<Chained, Box<Problem>>;
+
+impl Agents {
+    /// Over the store, with the life of new certificates.
+    pub fn new(
+        store: Store,
+        fleet: Arc<Fleet>,
+        ids: Arc<dyn IdSource>,
+        jobs: Arc<dyn WakeJob>,
+        certificate_life: Duration,
+    ) -> Self {
+        Self { store, fleet, ids, jobs, certificate_life, refusals: Mutex::new((Timestamp::default(), 0)) }
+    }
+
+    fn request(&self, node: NodeId, now: Timestamp) -> Request<'_> {
+        Request {
+            actor: Actor { name: node.to_string(), role: Role::Agent },
+            reason: String::new(),
+            now,
+            ids: &*self.ids,
+            op: OpId::generate(&*self.ids, now),
+            correlation: CorrelationId::generate(&*self.ids, now),
+        }
+    }
+
+    async fn node(&self, id: NodeId) -> Result<Node, Problem> {
+        match self.store.node(id).await.map_err(unavailable)? {
+            Some(node) if node.state.status != Status::Deleted => Ok(node),
+            Some(_) | None => {
+                Err(Problem::new(StatusCode::NOT_FOUND, Code::NotFound, format!("no node has the id {id}")))
+            }
+        }
+    }
+
+    /// Decides on the present row and commits; when the row changed meanwhile, decides anew.
+    async fn decide(
+        &self,
+        id: NodeId,
+        now: Timestamp,
+        decide: impl Fn(&Request<'_>, &Node) -> Decided + Send + Sync,
+    ) -> Result<Node, Problem> {
+        for _ in 0..TRIES {
+            let node = self.node(id).await?;
+            let request = self.request(id, now);
+            let chained = decide(&request, &node).map_err(|problem| *problem)?;
+            let Some(after) = chained.after else { return Ok(node) };
+            let outcomes = self.store.commit(chained.commits).await.map_err(unavailable)?;
+            if outcomes.iter().all(|outcome| matches!(outcome, Outcome::Applied { .. } | Outcome::Duplicate { .. })) {
+                self.fleet.sync(&after, now);
+                info!(node_id = %id, state = %after.state, "agent moved node");
+                if let Some(job) = after.owning_job {
+                    self.jobs.wake(job);
+                }
+                return Ok(after);
+            }
+        }
+        Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, "the node is being changed: try again"))
+    }
+
+    async fn sku_of(&self, node: &Node) -> Result<Sku, Problem> {
+        self.store.sku(&node.sku).await.map_err(unavailable)?.ok_or_else(|| {
+            Problem::new(StatusCode::CONFLICT, Code::Invalid, format!("SKU {} of the node is gone", node.sku))
+                .next(NextAction::run("lattice sku list", "shows the SKUs that exist"))
+        })
+    }
+
+    async fn audit_refusal(&self, node: NodeId, action: &str, detail: String, now: Timestamp) {
+        {
+            let mut window = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+            if now.since(window.0) >= Duration::from_secs(60) {
+                *window = (now, 0);
+            }
+            window.1 += 1;
+            if window.1 > REFUSALS_PER_MINUTE {
+                return;
+            }
+        }
+        let change = Change::Refusal { action: action.to_owned(), resource: Resource::Node(node), detail };
+        let commit = self.request(node, now).commit(Vec::new(), vec![change]);
+        if let Err(error) = self.store.commit(vec![commit]).await {
+            warn!(node_id = %node, %error, "refusal not audited");
+        }
+    }
+
+    async fn token(&self, enrolment: &Enrolment) -> Result<(EnrollmentToken, bool), TokenRefusal> {
+        let hash = token_hash(enrolment.token.expose());
+        let Some(token) = self.store.enrollment_token_by_hash(&hash).await.map_err(TokenRefusal::Store)? else {
+            return Err(TokenRefusal::Refused(TokenRefused::Unknown));
+        };
+        let repeated = token.node == enrolment.node
+            && token.key_hash.as_deref() == Some(enrolment.key_hash.as_str())
+            && enrolment.at < token.expires_at;
+        if repeated {
+            return Ok((token, true));
+        }
+        token.check(enrolment.node, enrolment.at).map_err(TokenRefusal::Refused)?;
+        Ok((token, false))
+    }
+}
+
+enum TokenRefusal {
+    Refused(TokenRefused),
+    Store(StoreError),
+}
+
+#[async_trait]
+impl AgentEvents for Agents {
+    async fn enroll(&self, enrolment: Enrolment) -> Result<Granted, Problem> {
+        let (token, repeated) = match self.token(&enrolment).await {
+            Ok(found) => found,
+            Err(TokenRefusal::Store(error)) => return Err(unavailable(error)),
+            Err(TokenRefusal::Refused(refused)) => {
+                let detail = format!("{refused} (from {})", enrolment.peer);
+                self.audit_refusal(enrolment.node, "node.enroll", detail, enrolment.at).await;
+                return Err(token_problem(refused));
+            }
+        };
+        let node = if repeated {
+            self.node(enrolment.node).await?
+        } else {
+            let decided = self
+                .decide(enrolment.node, enrolment.at, |request, node| {
+                    let boot_timeout = self.fleet.policy(node.site).boot_timeout();
+                    Ok(agent::enrolled(request, node, &token, &enrolment.key_hash, boot_timeout))
+                })
+                .await;
+            match decided {
+                // Another use of the same token won the race: this one is the second.
+                Err(problem) if problem.is(Code::Unavailable) => return Err(token_problem(TokenRefused::Used)),
+                other => other?,
+            }
+        };
+        Ok(Granted { epoch: node.identity_epoch, certificate_life: self.certificate_life })
+    }
+
+    async fn renew(&self, node: NodeId, _at: Timestamp) -> Result<Granted, Problem> {
+        let node = self.node(node).await?;
+        Ok(Granted { epoch: node.identity_epoch, certificate_life: self.certificate_life })
+    }
+
+    async fn register(&self, registration: Registration) -> Result<(), Problem> {
+        let node = self.node(registration.node).await?;
+        let sku = self.sku_of(&node).await?;
+        let said = &registration.request;
+        let address = address_of(registration.peer);
+        self.decide(registration.node, registration.at, |request, node| {
+            let registration = agent::Registration {
+                facts: &said.facts,
+                fingerprint: &said.fingerprint,
+                boot_id: &said.boot_id,
+                agent_version: &said.agent_version,
+                minor_issue: said.health.minor_issue.as_deref(),
+                address: address.as_deref(),
+            };
+            let boot_timeout = self.fleet.policy(node.site).boot_timeout();
+            Ok(agent::registered(request, node, &sku, &registration, boot_timeout))
+        })
+        .await?;
+        Ok(())
+    }
+
+    async fn report(&self, report: Report) -> Result<(), Problem> {
+        let issue = report.health.minor_issue.clone();
+        self.decide(report.node, report.at, |request, node| {
+            Ok(agent::heard(request, node, issue.as_deref(), report.fingerprint.as_deref()))
+        })
+        .await?;
+        Ok(())
+    }
+
+    async fn refused(&self, refusal: IdentityRefusal) {
+        let detail = format!(
+            "certificate of {} for {}: {} (from {})",
+            refusal.certificate,
+            refusal.path,
+            refusal.code.text(),
+            refusal.peer
+        );
+        self.audit_refusal(refusal.certificate, "node.identity", detail, refusal.at).await;
+    }
+}
+
+/// A host behind loopback is a container or a simulated machine: its address says nothing.
+fn address_of(peer: SocketAddr) -> Option<String> {
+    (!peer.ip().is_loopback()).then(|| peer.ip().to_string())
+}
+
+fn unavailable(error: StoreError) -> Problem {
+    warn!(%error, "store failed");
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, "the store does not answer: try again")
+}
+
+fn token_problem(refused: TokenRefused) -> Problem {
+    let code = match refused {
+        TokenRefused::Unknown => Code::TokenUnknown,
+        TokenRefused::Used => Code::TokenUsed,
+        TokenRefused::Revoked | TokenRefused::Expired => Code::TokenExpired,
+        TokenRefused::Foreign => Code::TokenForeign,
+    };
+    Problem::new(StatusCode::FORBIDDEN, code, refused.to_string())
+        .next(NextAction::run("lattice node bootstrap <hostname>", "prints a bootstrap command with a new token"))
+}
