@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::node::{BlockDevice, Interface, Link, Node};
 use super::status::NodeStatus;
-use super::world::events_date;
+use super::world::event_date;
 use super::world::{Groups, Network};
 
 /// The whole machine. `hide_address` leaves out what a deployed system would report about itself.
@@ -192,8 +192,8 @@ fn system(node: &Node) -> Value {
         "enable_kernel_crash_dump": false,
         "enable_hw_sync": sync.is_some(),
         "sync_interval": sync.map(|sync| sync.interval_s),
-        "last_sync": sync.and_then(|sync| sync.last).map(events_date),
-        "next_sync": sync.and_then(|sync| sync.next).map(events_date),
+        "last_sync": sync.and_then(|sync| sync.last).map(event_date),
+        "next_sync": sync.and_then(|sync| sync.next).map(event_date),
     })
 }
 

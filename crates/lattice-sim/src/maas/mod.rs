@@ -4,6 +4,7 @@ mod body;
 pub mod config;
 pub mod faults;
 pub mod handle;
+pub mod inline;
 mod node;
 pub mod oauth;
 mod power_type;

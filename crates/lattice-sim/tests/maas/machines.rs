@@ -1,6 +1,7 @@
 //! Machines that boot, accept SSH, sync their hardware, run an agent, lose power and are wiped.
 
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use lattice_api::agent::Bootstrap;
@@ -16,7 +17,7 @@ use russh::{ChannelMsg, Disconnect, client};
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::site::{Site, quick};
+use crate::site::{PATIENCE, Site, quick};
 
 const CREDS: &str = "/etc/maas/maas-machine-creds.yml";
 
@@ -171,13 +172,14 @@ impl Plant {
 
     /// The listener opens a moment after the machine says that it is Deployed.
     async fn ssh_when_up(&self, line: &str, input: &[u8]) -> (u32, String) {
-        for _ in 0..5000 {
-            if let Ok(answer) = self.ssh("hunter2", line, input).await {
-                return answer;
+        let begun = Instant::now();
+        loop {
+            match self.ssh("hunter2", line, input).await {
+                Ok(answer) => return answer,
+                Err(error) => assert!(begun.elapsed() < PATIENCE, "no SSH: {error}"),
             }
             tokio::task::yield_now().await;
         }
-        panic!("no SSH");
     }
 
     pub async fn stop(self) {

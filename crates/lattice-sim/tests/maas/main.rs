@@ -4,6 +4,7 @@ mod body;
 mod client;
 mod http_walk;
 mod machines;
+mod provider;
 mod quirks;
 mod real_agent;
 mod refusals;

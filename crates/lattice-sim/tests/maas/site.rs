@@ -1,5 +1,7 @@
 //! A running site and a plain HTTP client of it.
 
+use std::time::{Duration, Instant};
+
 use lattice_sim::maas::config::{SiteConfig, Timings};
 use lattice_sim::maas::handle::MaasHandle;
 use lattice_sim::maas::oauth::{ApiKey, sign};
@@ -8,6 +10,9 @@ use lattice_sim::maas::world::MaasWorld;
 use lattice_sim::stop::Stop;
 use serde_json::Value;
 use tokio::net::TcpListener;
+
+/// Longest wait for something that must happen; a busy machine may need some of it.
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct Site {
     pub handle: MaasHandle,
@@ -26,6 +31,11 @@ impl Site {
         let url = format!("http://{}/MAAS/api/2.0", listener.local_addr().expect("an address"));
         let running = vec![handle.start_clock(), serve(listener, handle.clone())];
         Self { handle, url, key, http: reqwest::Client::new(), running, nonce: 0 }
+    }
+
+    /// The base address that a client is given.
+    pub fn root(&self) -> String {
+        self.url.trim_end_matches("/api/2.0").to_owned()
     }
 
     pub async fn send(&mut self, method: &str, target: &str, form: &[(&str, &str)]) -> reqwest::Result<(u16, String)> {
@@ -64,12 +74,10 @@ impl Site {
 
     /// Polls a machine until something is true of it.
     pub async fn wait_until(&mut self, path: &str, what: &str, holds: impl Fn(&Value) -> bool) {
-        for _ in 0..5000 {
-            if holds(&self.json("GET", path, &[]).await) {
-                return;
-            }
+        let begun = Instant::now();
+        while !holds(&self.json("GET", path, &[]).await) {
+            assert!(begun.elapsed() < PATIENCE, "never {what}");
             tokio::task::yield_now().await;
         }
-        panic!("never {what}");
     }
 }

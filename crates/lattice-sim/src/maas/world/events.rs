@@ -150,14 +150,9 @@ fn event_body(event: &Event, non_iso: bool) -> Value {
     })
 }
 
-/// `Sat, 21 Nov. 2026 09:37:12`: a dot after the month, no zone.
-fn event_date(at: Timestamp) -> String {
+/// `Sat, 21 Nov. 2026 09:37:12`: a dot after the month, no zone. Times in a machine body have this form too.
+pub(in crate::maas) fn event_date(at: Timestamp) -> String {
     at.to_zoned(TimeZone::UTC).strftime("%a, %d %b. %Y %H:%M:%S").to_string()
-}
-
-/// `2026-11-21T09:37:12.500`: times in a machine body carry no zone either.
-pub(in crate::maas) fn body_date(at: Timestamp) -> String {
-    at.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H:%M:%S%.3f").to_string()
 }
 
 #[cfg(test)]
@@ -168,6 +163,5 @@ mod tests {
     fn event_dates_have_a_dot_after_the_month_and_no_zone() {
         let at: Timestamp = "2026-11-21T09:37:12.5Z".parse().expect("a time");
         assert_eq!(event_date(at), "Sat, 21 Nov. 2026 09:37:12");
-        assert_eq!(body_date(at), "2026-11-21T09:37:12.500");
     }
 }

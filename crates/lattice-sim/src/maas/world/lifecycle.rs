@@ -267,7 +267,7 @@ impl MaasWorld {
         self.change_status(system_id, to, call.now)?;
         let delay = self.node_duration(system_id, took);
         self.schedule(call.now, delay, system_id.to_owned(), what);
-        self.power_down(system_id);
+        self.power_down(system_id, call.now);
         if let Some(asset) = self.nodes.get(system_id).and_then(|node| self.asset_of(node)) {
             self.wipe(asset);
         }
@@ -317,7 +317,7 @@ impl MaasWorld {
             (_, _) => before,
         };
         self.change_status(&system_id, back, call.now)?;
-        self.power_down(&system_id);
+        self.power_down(&system_id, call.now);
         let node = self.node_mut(&system_id)?;
         if status == NodeStatus::Deploying {
             node.system = None;

@@ -92,14 +92,12 @@ impl MaasWorld {
         let sync = self.nodes.get_mut(system_id).and_then(|node| node.system.as_mut()?.sync.as_mut());
         let Some(sync) = sync else { return };
         let interval = SignedDuration::from_secs(i64::try_from(sync.interval_s).unwrap_or(i64::MAX));
-        let first = sync.last.is_none();
         sync.last = Some(now);
         sync.next = now.checked_add(interval).ok();
         let delay = std::time::Duration::from_secs(sync.interval_s);
         self.schedule(now, delay, system_id.to_owned(), What::Sync);
-        if first {
-            self.record(system_id, Level::Info, "Hardware sync", "the first report arrived", now);
-        }
+        let text = "50-maas-01-commissioning changed status from 'Running' to 'Passed'";
+        self.record(system_id, Level::Debug, "Script result", text, now);
     }
 
     fn machine_caller(&self, call: &Call<'_>) -> Result<String, Response> {

@@ -24,7 +24,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use self::events::EventLog;
-pub(super) use self::events::body_date as events_date;
+pub(super) use self::events::event_date;
 pub use self::events::{Event, Level};
 pub(super) use self::groups::Groups;
 pub(super) use self::network::Network;

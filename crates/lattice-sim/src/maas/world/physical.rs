@@ -222,6 +222,7 @@ impl MaasWorld {
                     node.interfaces.extend(boots);
                     node.power.state = PowerState::On;
                 }
+                self.record(&system_id, Level::Info, "Found existing machine, enlisting", &hardware.bmc.mac, now);
             }
             Some((_, false)) => {}
             None => {

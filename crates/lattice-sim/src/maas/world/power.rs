@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::physical::BmcError;
-use super::{Answer, Call, MaasWorld};
+use super::{Answer, Call, Level, MaasWorld};
 use crate::maas::node::{Node, Power, PowerState};
 use crate::maas::power_type::{self, PowerType};
 use crate::maas::quirk::Quirk;
@@ -65,10 +66,13 @@ impl MaasWorld {
             Ok(asset) => {
                 let state = on_off(self.assets[asset].powered);
                 self.node_mut(&system_id)?.power.state = state;
+                let text = format!("Power state queried: {}", state.name());
+                self.record(&system_id, Level::Debug, "Queried node's BMC", &text, call.now);
                 Ok(Response::json(200, &json!({ "state": state.name() })))
             }
             Err(error) => {
                 self.node_mut(&system_id)?.power.state = PowerState::Error;
+                self.record(&system_id, Level::Warning, "Failed to query node's BMC", &error.to_string(), call.now);
                 Err(self.power_problem(error))
             }
         }
@@ -94,6 +98,7 @@ impl MaasWorld {
         }
         self.switch_on(asset, call.now);
         self.node_mut(&system_id)?.power.state = PowerState::On;
+        self.record(&system_id, Level::Info, "Node powered on", "", call.now);
         self.power_answer(&system_id)
     }
 
@@ -103,6 +108,7 @@ impl MaasWorld {
             let asset = self.reach_machine(&system_id).map_err(|error| self.power_problem(error))?;
             self.switch_off(asset);
             self.node_mut(&system_id)?.power.state = PowerState::Off;
+            self.record(&system_id, Level::Info, "Node powered off", "", call.now);
         }
         self.power_answer(&system_id)
     }
@@ -119,13 +125,14 @@ impl MaasWorld {
     }
 
     /// Switches the machine off as MAAS does at the end of a phase; an unreachable one is left as it is.
-    pub(super) fn power_down(&mut self, system_id: &str) {
+    pub(super) fn power_down(&mut self, system_id: &str, now: Timestamp) {
         let driver = self.driver_can(system_id).unwrap_or(false);
         if driver && let Ok(asset) = self.reach_machine(system_id) {
             self.switch_off(asset);
             if let Some(node) = self.nodes.get_mut(system_id) {
                 node.power.state = PowerState::Off;
             }
+            self.record(system_id, Level::Info, "Node powered off", "", now);
         }
     }
 

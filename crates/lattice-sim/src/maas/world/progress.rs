@@ -181,7 +181,7 @@ impl MaasWorld {
         self.take_inventory(system_id);
         self.move_to(system_id, NodeStatus::Ready, now);
         if !stay_on {
-            self.power_down(system_id);
+            self.power_down(system_id, now);
         }
     }
 
