@@ -8,3 +8,4 @@ pub mod message;
 pub mod observer;
 pub mod provider;
 pub mod secret;
+pub mod ssh;

@@ -1,3 +1,4 @@
 //! Providers of machines, one module each.
 
+pub mod lxd;
 pub mod maas;
