@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustls::ServerConfig;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -30,6 +31,9 @@ const MAX_HEADER_BYTES: usize = 8 * 1024;
 const MAX_HEADERS: usize = 32;
 /// An agent needs one stream for its heartbeat and one for anything else.
 const MAX_STREAMS: u32 = 8;
+/// Connections that wait to be accepted. The standard library asks for 128; a fleet that comes back at once needs more,
+/// since one that is dropped tries again a second later. The kernel cuts it to `net.core.somaxconn`, 4096 by default.
+const BACKLOG: u32 = 4096;
 /// A handshake takes two round trips. A peer that stalls in the middle keeps its turn for this long and not longer.
 const HANDSHAKE_TURN: Duration = Duration::from_millis(500);
 /// Without a certificate there is nothing to do but to enrol.
@@ -125,6 +129,10 @@ impl AgentListener {
         socket.set_nonblocking(true)?;
         let address = socket.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let socket = {
+            let _inside = runtime.enter();
+            TcpSocket::from_std_stream(OwnedFd::from(socket).into()).listen(BACKLOG)?
+        };
         let (stop, stopped) = (CancellationToken::new(), CancellationToken::new());
         let door = Arc::new(Door {
             service: Arc::clone(&service),
@@ -136,12 +144,7 @@ impl AgentListener {
         let at_end = stopped.clone().drop_guard();
         let thread = std::thread::Builder::new().name("agent-listener".into()).spawn(move || {
             let _at_end = at_end;
-            runtime.block_on(async {
-                match TcpListener::from_std(socket) {
-                    Ok(socket) => accept(socket, door).await,
-                    Err(error) => warn!(%error, "agent listener lost its socket"),
-                }
-            });
+            runtime.block_on(accept(socket, door));
         })?;
         info!(%address, connections = limits.connections, "agent listener started");
         Ok(Self { address, service, stop, stopped, thread: Some(thread) })
