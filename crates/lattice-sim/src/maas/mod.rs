@@ -5,6 +5,7 @@ pub mod config;
 pub mod faults;
 pub mod handle;
 pub mod inline;
+pub mod mishaps;
 mod node;
 pub mod oauth;
 mod power_type;

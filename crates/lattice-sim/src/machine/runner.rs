@@ -65,9 +65,8 @@ impl MachineRunner {
 
     /// A file on the disks of a machine, by its label.
     pub fn file(&self, label: &str, path: &str) -> Option<File> {
-        let machine = self.shared.machines().get(label).cloned()?;
-        let file = machine.system().file(path).cloned();
-        file
+        let machine = self.shared.machines().get(label).cloned();
+        machine.and_then(|machine| machine.system().file(path).cloned())
     }
 
     /// Command lines that the machine did not understand.

@@ -47,8 +47,8 @@ impl Region {
             nonce_prefix: "the-client-of-this-test".to_owned(),
             retry: RetryPolicy { tries: 3, first_pause: Duration::ZERO },
         };
-        let client = MaasClient::new(&key, settings, transport, Arc::new(SystemClock)).ok().expect("a client");
-        let client = Arc::new(client);
+        let client = MaasClient::new(&key, settings, transport, Arc::new(SystemClock));
+        let client = Arc::new(client.unwrap_or_else(|error| panic!("{error}")));
         let observer = MaasObserver::new(client.clone(), FollowLimits::default());
         Self { site, client, observer, machine }
     }

@@ -7,6 +7,9 @@ use serde_json::json;
 
 use crate::client::Client;
 
+/// Target, form, and what the refusal must say.
+type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
+
 /// One call that must be refused with `status` and a body that contains `text`.
 fn check(client: &mut Client, method: Method, target: &str, form: &[(&str, &str)], status: u16, text: &str) {
     let response = client.call(method, target, form);
@@ -95,7 +98,7 @@ fn bad_forms_name_the_field() {
     let id = client.ready(0);
     let (path, machines) = (format!("machines/{id}/"), "machines/");
     let deploy = format!("{path}?op=deploy");
-    let rows: &[(&str, &[(&str, &str)], &str)] = &[
+    let rows: &[Row<'_>] = &[
         (
             machines,
             &[("architecture", "vax/generic"), ("mac_addresses", "00:00:00:00:00:01")],

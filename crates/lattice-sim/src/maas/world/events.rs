@@ -109,7 +109,8 @@ impl MaasWorld {
         };
         // `after` takes the oldest that follow, everything else the newest.
         let mut page: Vec<&Event> = match after {
-            Some(_) => self.events.0.iter().filter(wanted).take(limit as usize).collect(),
+            // Ids are dense from 1, so that the position of the first one that follows is known.
+            Some(id) => self.events.0.iter().skip(id as usize).filter(wanted).take(limit as usize).collect(),
             None => self.events.0.iter().rev().filter(wanted).take(limit as usize).collect(),
         };
         page.sort_by_key(|event| std::cmp::Reverse(event.id));

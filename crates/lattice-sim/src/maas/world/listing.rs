@@ -1,5 +1,6 @@
 //! Lists of machines and their filters.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -9,11 +10,42 @@ use crate::maas::node::Node;
 use crate::maas::quirk::Quirk;
 use crate::maas::report::Unknown;
 use crate::maas::status::NodeStatus;
-use crate::maas::wire::{Params, Response};
+use crate::maas::wire::Response;
 
 /// The filters that are carried out; MAAS has more, which no client of ours needs.
 const FILTERS: [&str; 10] =
     ["hostname", "mac_address", "id", "status", "zone", "pool", "domain", "agent_name", "cpu_count", "mem"];
+
+/// What a machine must be to be listed; an empty set is no condition.
+struct Filter {
+    hostnames: BTreeSet<String>,
+    ids: BTreeSet<String>,
+    macs: BTreeSet<String>,
+    zones: BTreeSet<String>,
+    pools: BTreeSet<String>,
+    domains: BTreeSet<String>,
+    agent_names: BTreeSet<String>,
+    statuses: Vec<NodeStatus>,
+    cpu_count: u64,
+    memory_mib: u64,
+}
+
+impl Filter {
+    fn passes(&self, world: &MaasWorld, node: &Node) -> bool {
+        let free = |wanted: &BTreeSet<String>, value: &str| wanted.is_empty() || wanted.contains(value);
+        let found = node.found.as_ref();
+        free(&self.ids, &node.system_id)
+            && free(&self.hostnames, &node.hostname)
+            && free(&self.zones, &node.zone)
+            && (self.pools.is_empty() || self.pools.contains(&world.pool_name(node.pool)))
+            && free(&self.domains, "maas")
+            && free(&self.agent_names, "")
+            && (self.statuses.is_empty() || self.statuses.contains(&node.status))
+            && (self.macs.is_empty() || node.interfaces.iter().any(|nic| self.macs.contains(&nic.mac)))
+            && found.map_or(0, |found| u64::from(found.cpu_count)) >= self.cpu_count
+            && found.map_or(0, |found| found.memory_mib) >= self.memory_mib
+    }
+}
 
 impl MaasWorld {
     pub(super) fn list_machines(&mut self, call: &Call<'_>) -> Answer {
@@ -24,16 +56,8 @@ impl MaasWorld {
             self.note_unknown(call.request, Unknown::Field(key.to_owned()));
             return Err(Response::text(501, text));
         }
-        let mut statuses = Vec::new();
-        for name in query.list("status") {
-            let Some(status) = NodeStatus::from_api_name(&name) else {
-                self.note_unknown(call.request, Unknown::Value("status".to_owned()));
-                let text = format!("'{name}' is not a valid choice. It should be one of the status names.");
-                return Err(Response::form_error("status", text));
-            };
-            statuses.push(status);
-        }
-        self.machine_list(|world, node| world.passes(query, &statuses, node))
+        let filter = self.read_filter(call)?;
+        self.machine_list(|world, node| filter.passes(world, node))
     }
 
     pub(super) fn list_allocated(&mut self, call: &Call<'_>) -> Answer {
@@ -68,24 +92,31 @@ impl MaasWorld {
         Ok(Response::json(200, &Value::Array(results)))
     }
 
-    fn passes(&self, query: &Params, statuses: &[NodeStatus], node: &Node) -> bool {
-        let any = |key: &str, value: &str| {
-            let wanted = query.list(key);
-            wanted.is_empty() || wanted.iter().any(|item| item == value)
-        };
-        let macs: Vec<String> = query.list("mac_address").iter().map(|mac| mac.to_ascii_lowercase()).collect();
-        let cpu_count = node.found.as_ref().map_or(0, |found| u64::from(found.cpu_count));
-        let memory_mib = node.found.as_ref().map_or(0, |found| found.memory_mib);
-        any("hostname", &node.hostname)
-            && any("id", &node.system_id)
-            && any("zone", &node.zone)
-            && any("pool", &self.pool_name(node.pool))
-            && any("domain", "maas")
-            && any("agent_name", "")
-            && (statuses.is_empty() || statuses.contains(&node.status))
-            && (macs.is_empty() || node.interfaces.iter().any(|nic| macs.contains(&nic.mac)))
-            && query.number("cpu_count").is_none_or(|least| cpu_count >= least)
-            && query.number("mem").is_none_or(|least| memory_mib >= least)
+    /// The filters of a call, read once.
+    fn read_filter(&mut self, call: &Call<'_>) -> Result<Filter, Response> {
+        let query = &call.request.query;
+        let mut statuses = Vec::new();
+        for name in query.list("status") {
+            let Some(status) = NodeStatus::from_api_name(&name) else {
+                self.note_unknown(call.request, Unknown::Value("status".to_owned()));
+                let text = format!("'{name}' is not a valid choice. It should be one of the status names.");
+                return Err(Response::form_error("status", text));
+            };
+            statuses.push(status);
+        }
+        let wanted = |key: &str| query.list(key).into_iter().collect::<BTreeSet<String>>();
+        Ok(Filter {
+            hostnames: wanted("hostname"),
+            ids: wanted("id"),
+            macs: wanted("mac_address").iter().map(|mac| mac.to_ascii_lowercase()).collect(),
+            zones: wanted("zone"),
+            pools: wanted("pool"),
+            domains: wanted("domain"),
+            agent_names: wanted("agent_name"),
+            statuses,
+            cpu_count: query.number("cpu_count").unwrap_or(0),
+            memory_mib: query.number("mem").unwrap_or(0),
+        })
     }
 
     /// Machines in the order of their creation. Each one costs the region time.
