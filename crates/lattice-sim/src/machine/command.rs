@@ -93,7 +93,8 @@ fn parse_systemctl(arguments: &[&str]) -> Option<Command> {
 /// Words as a shell would split them, with quotes; `None` where only a shell would do.
 fn split(line: &str) -> Option<Vec<String>> {
     let (mut words, mut word, mut quote, mut open) = (Vec::new(), String::new(), None, false);
-    for letter in line.chars() {
+    let mut letters = line.chars();
+    while let Some(letter) = letters.next() {
         match (quote, letter) {
             (Some(end), letter) if letter == end => quote = None,
             (Some(_), letter) => word.push(letter),
@@ -101,6 +102,7 @@ fn split(line: &str) -> Option<Vec<String>> {
                 quote = Some(letter);
                 open = true;
             }
+            (None, '\\') => word.push(letters.next()?),
             (None, ';' | '&' | '|' | '<' | '>' | '$' | '`' | '\n' | '*' | '(' | ')') => return None,
             (None, letter) if letter.is_whitespace() => {
                 if open || !word.is_empty() {
@@ -138,7 +140,7 @@ mod tests {
         let restart = |verb: &str| Command::Systemctl { verb: verb.into(), units: units.clone(), starts: true };
         check("sudo systemctl restart maas_hardware_sync.timer", Some(restart("restart")));
         check("/usr/bin/systemctl enable --now maas_hardware_sync.timer", Some(restart("enable")));
-        check("cat /etc/maas/maas-machine-creds.yml", Some(Command::Read { path: creds }));
+        check("'cat' '/etc/maas/maas-machine'\\-creds.yml", Some(Command::Read { path: creds }));
     }
 
     #[test]

@@ -93,8 +93,11 @@ impl System {
     pub fn run(&mut self, command: Command, input: Vec<u8>) -> Outcome {
         match command {
             Command::Install { path, mode } => {
+                // A path unit starts the sync as soon as its credentials are there.
+                let watched = path == SYNC_CREDENTIALS_PATH
+                    && self.running_units.iter().any(|unit| is_sync_unit(unit) && unit.ends_with(".path"));
                 self.files.insert(path, File { content: input, mode });
-                Outcome::done("")
+                Outcome { starts_sync: watched, ..Outcome::done("") }
             }
             Command::Systemctl { verb, units, starts } => self.systemctl(&verb, &units, starts),
             Command::Read { path } => match self.files.get(&path) {
@@ -211,6 +214,15 @@ mod tests {
         assert!(run(&mut system, "sudo systemctl restart maas_hardware_sync.timer", b"").starts_sync);
         assert_eq!(system.sync_key().map(|key| key.joined()), Some("a:b:c".into()));
         assert_eq!(system.file(SYNC_CREDENTIALS_PATH).map(|file| file.mode), Some(0o600));
+    }
+
+    #[test]
+    fn a_path_unit_starts_hardware_sync_when_the_credentials_arrive() {
+        let (mut system, _) = System::install(b"", "c01u43", 1).expect("a system");
+        run(&mut system, "systemctl enable --now lattice-maas-sync.path", b"");
+        let install = "install -m 600 /dev/stdin /etc/maas/maas-machine-creds.yml";
+        assert!(run(&mut system, install, b"consumer_key: a\ntoken_key: b\ntoken_secret: c\n").starts_sync);
+        assert!(!run(&mut system, "install -m 600 /dev/stdin /etc/motd", b"hi").starts_sync);
     }
 
     #[test]

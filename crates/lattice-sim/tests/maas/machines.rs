@@ -5,6 +5,8 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use lattice_api::agent::Bootstrap;
+use lattice_core::secret::Secret;
+use lattice_providers::ssh::{ExecLimits, HostKey, SshCredential, SshSession, SshTarget};
 use lattice_sim::maas::config::{FirstBoot, SiteConfig};
 use lattice_sim::maas::faults::{Fault, MachineFault};
 use lattice_sim::machine::agent::{AgentLauncher, MachineBoot, RunningAgent};
@@ -289,5 +291,34 @@ async fn a_machine_whose_agent_never_starts_is_deployed_all_the_same() {
     let path = plant.path();
     assert!(plant.site.json("GET", &path, &[]).await["last_sync"].is_null());
     assert!(seen.try_recv().is_err());
+    plant.stop().await;
+}
+
+#[tokio::test]
+async fn the_ssh_client_of_lattice_pushes_credentials_and_starts_the_sync() {
+    let (mut plant, _seen) = Plant::ready(&[]).await;
+    let token = plant.token().await;
+    plant.deploy().await;
+    plant.ssh_when_up("true", b"").await;
+    let host_key = plant.host_key.public_key().to_openssh().expect("a key");
+    let target = SshTarget {
+        address: (plant.machine.address, plant.port).into(),
+        host_key: HostKey::from_openssh(&host_key).expect("a key"),
+        user: "hpcadmin".to_owned(),
+    };
+    let password = SshCredential::Password(Secret::new("hunter2".to_owned()));
+    let session = SshSession::connect(&target, &password, PATIENCE).await.expect("a session");
+    let right = creds(&token, token["token_secret"].as_str().expect("a secret"));
+    let commands: [(&[&str], Vec<u8>); 2] = [
+        (&["sudo", "-n", "install", "-m", "600", "/dev/stdin", CREDS], right),
+        (&["sudo", "-n", "systemctl", "enable", "--now", "maas_hardware_sync.timer"], Vec::new()),
+    ];
+    for (command, input) in commands {
+        let ended = session.exec(command, &Secret::new(input), ExecLimits::default()).await.expect("an end");
+        assert_eq!(ended.code, Some(0), "{command:?}");
+    }
+    session.close().await;
+    let path = plant.path();
+    assert!(plant.site.json("GET", &path, &[]).await["last_sync"].is_string());
     plant.stop().await;
 }
