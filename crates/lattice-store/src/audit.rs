@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
 use crate::page::{Cursor, PAGE_MAX, Page, PageRequest};
-use crate::sql::{Conditions, Reader, Value};
+use crate::sql::{Conditions, Query, Reader, Value};
 use crate::store::Store;
 use crate::table::{Kind, Table, Writes, col};
 
@@ -66,7 +66,7 @@ pub struct AuditEntry {
     pub hash: String,
 }
 
-fn read(r: &mut Reader<'_>) -> Result<AuditEntry, StoreError> {
+pub(crate) fn read(r: &mut Reader<'_>) -> Result<AuditEntry, StoreError> {
     Ok(AuditEntry {
         seq: r.count()?,
         row: AuditRow {
@@ -84,6 +84,13 @@ fn read(r: &mut Reader<'_>) -> Result<AuditEntry, StoreError> {
         },
         hash: r.text()?,
     })
+}
+
+/// Rows after a place, in order.
+pub(crate) fn after(seq: u64, limit: usize) -> Query {
+    let mut conditions = Conditions::default();
+    conditions.add("seq > ?", [Value::count(seq)]);
+    conditions.query(SELECT, "ORDER BY seq", limit)
 }
 
 /// What a verified export holds.
@@ -173,9 +180,7 @@ impl Store {
     pub async fn audit_export(&self, mut to: impl Write) -> Result<AuditSummary, StoreError> {
         let mut summary = AuditSummary { rows: 0, last_hash: "0".repeat(64) };
         loop {
-            let mut conditions = Conditions::default();
-            conditions.add("seq > ?", [Value::count(summary.rows)]);
-            let entries = self.fetch(conditions.query(SELECT, "ORDER BY seq", PAGE_MAX), read).await?;
+            let entries = self.fetch(after(summary.rows, PAGE_MAX), read).await?;
             if entries.is_empty() {
                 return Ok(summary);
             }

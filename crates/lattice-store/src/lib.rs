@@ -7,6 +7,7 @@
 mod apply;
 mod audit;
 mod backend;
+mod backup;
 mod commit;
 mod credential;
 mod error;
@@ -25,6 +26,7 @@ mod store;
 mod table;
 
 pub use audit::{AuditBroken, AuditEntry, AuditSummary, audit_verify};
+pub use backup::{BackupSummary, restore};
 pub use error::{Invalid, StoreError};
 pub use feed::{Event, EventFilter, Follower};
 pub use history::HistoryEntry;

@@ -166,11 +166,13 @@ impl Store {
         }
     }
 
-    /// The SQLite database, when this is one.
-    pub(crate) fn sqlite(&self) -> Option<&sqlite::Database> {
+    /// Writes all of it into a SQLite file that is not finished yet.
+    pub(crate) async fn copy_to(&self, partial: PathBuf) -> Result<(), StoreError> {
         match &*self.backend {
-            Backend::Sqlite(database) => Some(database),
-            Backend::Postgres(_) => None,
+            Backend::Sqlite(database) => {
+                database.with_reader(move |connection| sqlite::copy::to_file(connection, &partial)).await?
+            }
+            Backend::Postgres(database) => postgres::export::to_file(database.pool(), partial).await,
         }
     }
 

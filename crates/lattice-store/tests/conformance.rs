@@ -11,7 +11,8 @@ use lattice_core::job::{JobLease, JobStatus, StageEventStatus, StageName};
 use lattice_core::node::{Availability, Hold, HoldKind, HostFacts, Node, PowerFact, ProviderState, Status};
 use lattice_core::site::RoceAssignment;
 use lattice_store::{
-    EventFilter, Invalid, JobFilter, NodeFilter, NodeSort, PageRequest, Store, StoreError, audit_verify,
+    EventFilter, Invalid, JobFilter, NodeFilter, NodeSort, PageRequest, Store, StoreConfig, StoreError, audit_verify,
+    restore,
 };
 
 mod backends;
@@ -478,6 +479,40 @@ on_each_backend! {
         assert_eq!(store.sku("mi300x").await.unwrap().as_ref(), Some(&kind));
         assert_eq!(store.skus().await.unwrap(), [kind]);
         assert_eq!(store.sites().await.unwrap().len(), 1);
+    }
+
+    async fn a_backup_is_of_one_moment_and_restores_to_the_same(store: Store) {
+        let (site, nodes) = fleet(&store, &["a", "b"]).await;
+        apply(&store, vec![job(&nodes[0]).created()]).await;
+        store.acquire("driver", "s1", START, Duration::from_secs(10)).await.unwrap();
+        let writer = {
+            let store = store.clone();
+            tokio::spawn(async move {
+                for n in 0..200 {
+                    apply(&store, vec![created(&node(site, &format!("n{n}")))]).await;
+                }
+            })
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("backup.db");
+        let summary = store.backup(&file).await.unwrap();
+        assert!(matches!(store.backup(&file).await, Err(StoreError::TargetExists { .. })));
+        writer.await.unwrap();
+        let config = StoreConfig::sqlite(directory.path().join("restored/lattice.db"));
+        std::fs::create_dir(directory.path().join("restored")).unwrap();
+        let restored = restore(&file, &config.backend).await.unwrap();
+        assert_eq!((restored.nodes, restored.events), (summary.nodes, summary.events));
+        assert!(matches!(restore(&file, &config.backend).await, Err(StoreError::TargetExists { .. })));
+        let copy = Store::open(config).await.unwrap();
+        assert_eq!(copy.last_event().await.unwrap(), EventSeq(summary.events));
+        assert_eq!(copy.node(nodes[0].id).await.unwrap().as_ref(), Some(&nodes[0]));
+        assert_eq!(copy.live_job(nodes[0].id).await.unwrap(), store.live_job(nodes[0].id).await.unwrap());
+        assert_eq!(copy.lease("driver").await.unwrap(), store.lease("driver").await.unwrap());
+        let mut export = Vec::new();
+        let audit = copy.audit_export(&mut export).await.unwrap();
+        assert_eq!(audit_verify(export.as_slice()).unwrap(), audit);
+        assert_eq!(audit.rows, summary.audit_rows);
+        assert_eq!(apply(&copy, vec![created(&node(site, "later"))]).await, EventSeq(summary.events + 1));
     }
 
     async fn writers_at_once_lose_nothing(store: Store) {

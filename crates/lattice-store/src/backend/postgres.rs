@@ -2,6 +2,7 @@
 
 mod batch;
 mod committer;
+pub(crate) mod export;
 mod listener;
 mod open;
 mod preload;

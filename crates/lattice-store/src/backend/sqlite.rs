@@ -1,5 +1,6 @@
 //! SQLite: WAL, `synchronous=FULL`, one writer with group commit, a few readers.
 
+pub(crate) mod copy;
 mod lookup;
 mod open;
 mod writer;
@@ -113,17 +114,28 @@ impl Database {
     ) -> Result<Vec<T>, StoreError> {
         match &self.access {
             Access::Inline(writer) => rows(lock(writer).connection(), &query, read),
+            Access::Threads { .. } => self.with_reader(move |connection| rows(connection, &query, read)).await?,
+        }
+    }
+
+    /// Runs something that only reads, beside the writer.
+    pub(crate) async fn with_reader<T: Send + 'static>(
+        &self,
+        run: impl FnOnce(&Connection) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        match &self.access {
+            Access::Inline(writer) => Ok(run(lock(writer).connection())),
             Access::Threads { readers, .. } => {
                 let permit = readers.permits.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
                 let readers = readers.clone();
                 let task = tokio::task::spawn_blocking(move || {
                     let connection = lock(&readers.idle).pop().expect("as many connections as permits");
-                    let rows = rows(&connection, &query, read);
+                    let answer = run(&connection);
                     lock(&readers.idle).push(connection);
                     drop(permit);
-                    rows
+                    answer
                 });
-                task.await.map_err(|_| StoreError::Closed)?
+                task.await.map_err(|_| StoreError::Closed)
             }
         }
     }

@@ -1,4 +1,5 @@
 //! Runs each case of the suite on an empty store of each backend.
+#![allow(dead_code, unused_macros, unused_imports)]
 
 use lattice_store::{Store, StoreConfig};
 

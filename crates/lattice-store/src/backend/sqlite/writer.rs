@@ -250,12 +250,7 @@ impl Statements {
 }
 
 fn insert(table: &Table) -> Statement {
-    let marks: Vec<_> = (1..=table.columns.len()).map(|index| format!("?{index}")).collect();
-    let (names, marks, conflict) = (table.names(), marks.join(", "), table.conflict_clause());
-    Statement {
-        sql: format!("INSERT INTO {} ({names}) VALUES ({marks}){conflict}", table.name),
-        columns: (0..table.columns.len()).collect(),
-    }
+    Statement { sql: table.insert_statement(), columns: (0..table.columns.len()).collect() }
 }
 
 /// Sets only the columns asked for: SQLite rewrites the entries of every index that has one of them.
