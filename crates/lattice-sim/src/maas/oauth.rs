@@ -1,6 +1,6 @@
 //! OAuth 1.0 PLAINTEXT as MAAS checks it. spec: MAAS contract section 2.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use super::wire::percent_decode;
 
@@ -95,7 +95,14 @@ impl Claim {
 pub struct KeyRing {
     keys: BTreeMap<String, (ApiKey, Caller)>,
     nonces: HashSet<(String, String)>,
+    /// The same in the order of their use, so that the oldest can be forgotten.
+    order: VecDeque<(String, String)>,
+    spent: usize,
 }
+
+/// Nonces remembered. MAAS keeps them all; here the memory of a site that runs for weeks must not grow, and a client
+/// that repeats a nonce does so at once.
+const REMEMBERED_NONCES: usize = 100_000;
 
 impl KeyRing {
     /// Accepts `key` on behalf of `caller` from now on.
@@ -130,12 +137,23 @@ impl KeyRing {
 
     /// Whether the nonce of `claim` is new for its token; it counts as used from now on.
     pub fn spend_nonce(&mut self, claim: &Claim) -> bool {
-        self.nonces.insert((claim.token.clone(), claim.nonce.clone()))
+        let nonce = (claim.token.clone(), claim.nonce.clone());
+        let is_new = self.nonces.insert(nonce.clone());
+        if is_new {
+            self.spent += 1;
+            self.order.push_back(nonce);
+        }
+        if self.order.len() > REMEMBERED_NONCES
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.nonces.remove(&oldest);
+        }
+        is_new
     }
 
     /// How many nonces were stored: one for each signed call.
-    pub fn nonces_stored(&self) -> usize {
-        self.nonces.len()
+    pub const fn nonces_stored(&self) -> usize {
+        self.spent
     }
 }
 

@@ -1,5 +1,7 @@
 //! The HTTP front of a site.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -15,6 +17,9 @@ use crate::stop::Stop;
 
 /// Largest body a client may send: user-data with room to spare.
 const MAX_BODY_BYTES: usize = 8 * 1024 * 1024;
+
+/// Pause after a failed accept, long enough not to spin and short enough not to be noticed.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 
 /// Serves the region on `listener` until stopped; connections in progress finish their answer.
 pub fn serve(listener: TcpListener, site: MaasHandle) -> Stop {
@@ -35,7 +40,7 @@ pub fn serve(listener: TcpListener, site: MaasHandle) -> Stop {
                 Err(error) => {
                     // Out of descriptors, as a rule: let connections end before the next try.
                     tracing::warn!(%error, "accepting a connection failed");
-                    tokio::task::yield_now().await;
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
                 }
             }
         }

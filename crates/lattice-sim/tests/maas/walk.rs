@@ -197,3 +197,20 @@ fn a_site_without_quirks_still_brings_a_machine_up() {
     assert_eq!(client.wait_while(&id, "Deploying"), "Deployed");
     assert!(client.world.report().quirks.is_empty());
 }
+
+#[test]
+fn three_hundred_machines_come_up_side_by_side_and_share_nothing() {
+    let mut client = Client::site(300);
+    let ids: Vec<String> = (0..300).map(|index| client.create(index)).collect();
+    for op in ["commission", "deploy"] {
+        for id in &ids {
+            client.op(id, op, &[]);
+        }
+        client.pass(5_000);
+    }
+    let listed = client.get("machines/?status=deployed").body_json();
+    let listed = listed.as_array().expect("a list");
+    assert_eq!(listed.len(), 300);
+    let distinct = |key: &str| listed.iter().map(|m| m[key].to_string()).collect::<std::collections::BTreeSet<_>>();
+    assert_eq!((distinct("ip_addresses").len(), distinct("system_id").len()), (300, 300));
+}

@@ -43,6 +43,9 @@ use super::status::NodeStatus;
 use super::wire::{Method, Request, Response};
 use crate::dice::Dice;
 
+/// Unknown requests and refused changes that the report keeps: the first ones tell the story.
+const MAX_NOTES: usize = 1000;
+
 /// `Err` is an answer too: the one that refuses.
 type Answer = Result<Response, Response>;
 
@@ -339,6 +342,9 @@ impl MaasWorld {
     }
 
     fn note_unknown(&mut self, request: &Request, what: Unknown) {
+        if self.unknown.len() >= MAX_NOTES {
+            return;
+        }
         let op = request.op().map(|op| format!("?op={op}")).unwrap_or_default();
         let call = format!("{} {}{op}", request.method.name(), request.path);
         self.unknown.push(UnknownRequest { call, what });
@@ -398,7 +404,9 @@ impl MaasWorld {
         let (from_label, to_label) = (from.row().label, to.row().label);
         if !from.may_go_to(to) {
             let text = format!("Invalid transition: {from_label} -> {to_label}.");
-            self.refused_transitions.push(format!("{system_id}: {text}"));
+            if self.refused_transitions.len() < MAX_NOTES {
+                self.refused_transitions.push(format!("{system_id}: {text}"));
+            }
             return Err(Response::text(409, text));
         }
         node.status = to;
