@@ -111,3 +111,117 @@ pub async fn run(arguments: Arguments) -> Result<(), crate::failure::Failure> {
         Command::Fleet => fleet::run(&Session::open(&global)?).await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn walk(command: &clap::Command, path: &str, check: &mut impl FnMut(&clap::Command, &str)) {
+        check(command, path);
+        for sub in command.get_subcommands() {
+            walk(sub, &format!("{path} {}", sub.get_name()), check);
+        }
+    }
+
+    #[test]
+    fn the_tree_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_and_every_option_has_help() {
+        let mut silent = Vec::new();
+        walk(&Arguments::command(), "lattice", &mut |command, path| {
+            if command.get_about().is_none() {
+                silent.push(path.to_owned());
+            }
+            let options = command.get_arguments().filter(|option| option.get_help().is_none());
+            silent.extend(options.map(|option| format!("{path} {}", option.get_id())));
+        });
+        assert!(silent.is_empty(), "without help: {silent:#?}");
+    }
+
+    #[test]
+    fn no_command_takes_a_secret_as_an_argument() {
+        let mut found = Vec::new();
+        walk(&Arguments::command(), "lattice", &mut |command, path| {
+            let options = command.get_arguments().map(|option| option.get_id().as_str());
+            let secret = |id: &&str| ["token", "password", "secret", "key"].contains(id);
+            found.extend(options.filter(secret).map(|option| format!("{path} --{option}")));
+        });
+        assert!(found.is_empty(), "{found:?}");
+    }
+
+    #[test]
+    fn every_command_that_is_printed_anywhere_can_be_typed() {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let mut printed = Vec::new();
+        collect(crates, &mut printed);
+        assert!(printed.len() > 20, "the sources print commands: {printed:?}");
+        let wrong: Vec<String> = printed.iter().filter_map(|command| refusal(command)).collect();
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    /// Commands of later parts of the specification, and those that are defined beside the server.
+    const ELSEWHERE: &[&str] = &["admin", "dev", "server", "backup", "restore", "jobs"];
+
+    fn refusal(command: &str) -> Option<String> {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        let noun = words.get(1)?;
+        let tree = Arguments::command();
+        let verb_is_open = words.get(2) == Some(&"x");
+        if ELSEWHERE.contains(noun) || tree.find_subcommand(noun).is_none() || verb_is_open {
+            return None;
+        }
+        let error = tree.try_get_matches_from(&words).err()?;
+        let kind = error.kind();
+        let whole = words.len() > 3;
+        let is_help = kind == clap::error::ErrorKind::DisplayHelp
+            || kind == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+        // Texts name commands without their arguments too: `lattice node create`.
+        let is_short = kind == clap::error::ErrorKind::MissingRequiredArgument && !whole;
+        (!is_help && !is_short).then(|| format!("`{command}`: {error}"))
+    }
+
+    /// Every `lattice noun …` in a text of the production sources, placeholders filled in.
+    fn collect(folder: &Path, printed: &mut Vec<String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                if !path.ends_with("tests") && !path.ends_with("target") {
+                    collect(&path, printed);
+                }
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let production = text.split("#[cfg(test)]").next().unwrap_or_default();
+                let starts = production.match_indices("lattice ").map(|(at, _)| (at, &production[at..]));
+                let quoted = starts.filter(|(at, _)| production[..*at].ends_with(['`', '"']));
+                printed.extend(quoted.map(|(_, rest)| filled(rest)));
+            }
+        }
+    }
+
+    fn filled(rest: &str) -> String {
+        let end = rest.find(['`', '"', '\n']).unwrap_or(rest.len());
+        let mut command = String::new();
+        let mut depth = 0;
+        for letter in rest[..end].chars() {
+            match letter {
+                '{' | '<' | '[' => {
+                    depth += 1;
+                    if depth == 1 {
+                        command.push('x');
+                    }
+                }
+                '}' | '>' | ']' => depth -= 1,
+                _ if depth == 0 => command.push(letter),
+                _ => {}
+            }
+        }
+        command.replace("KEY=VALUE", "key=value")
+    }
+}

@@ -120,13 +120,29 @@ fn read_token(path: &Path) -> Result<String, Failure> {
     Ok(token.to_owned())
 }
 
+/// HTTPS anywhere, plain HTTP on this machine only: a token must not cross a network in clear.
 fn checked(server: &str) -> Result<String, Failure> {
     let server = trimmed(server);
-    if server.starts_with("https://") || server.starts_with("http://") {
-        return Ok(server.to_owned());
+    match server.split_once("://") {
+        Some(("https", _)) => Ok(server.to_owned()),
+        Some(("http", rest)) if is_loopback(rest) => Ok(server.to_owned()),
+        Some(("http", _)) => Err(Failure::refused(format!("{server} would be asked in clear over the network"))
+            .because("the token and every answer could be read on the way")
+            .next("", "use its https:// address")),
+        Some(_) | None => Err(Failure::refused(format!("`{server}` is not an address of a server"))
+            .because("expected https://host:port, or http://127.0.0.1:port on the same machine")),
     }
-    Err(Failure::refused(format!("`{server}` is not an address of a server"))
-        .because("expected https://host:port, or http://host:port on the same machine"))
+}
+
+/// Whether the rest of an address stays on this machine.
+pub fn is_loopback(rest: &str) -> bool {
+    let host = rest.split('/').next().unwrap_or_default();
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 fn trimmed(server: &str) -> &str {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lattice_api::client::{Call, Chunks, Lost, Transport};
 use reqwest::StatusCode;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, is_loopback};
 use crate::failure::Failure;
 
 /// Longest wait for a connection: a server that is up answers at once, one behind a dead link never.
@@ -36,7 +36,11 @@ impl Http {
             .user_agent(concat!("lattice/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(READ_TIMEOUT)
-            .redirect(reqwest::redirect::Policy::none());
+            .redirect(reqwest::redirect::Policy::none())
+            .tls_version_min(reqwest::tls::Version::TLS_1_3);
+        if connection.server.split_once("://").is_some_and(|(_, rest)| is_loopback(rest)) {
+            builder = builder.no_proxy();
+        }
         if let Some(pem) = &connection.ca_pem {
             let certificates = reqwest::Certificate::from_pem_bundle(pem).map_err(|error| {
                 Failure::refused("the certificates of --ca-file cannot be used").because(error.to_string())

@@ -101,7 +101,7 @@ pub fn is_valid(token: &ApiToken, now: Timestamp) -> bool {
 fn unauthenticated(detail: &str) -> Refusal {
     Refusal::new(Code::Unauthenticated, detail)
         .because("every route but health, metrics and the API's description needs a token")
-        .next(NextAction::run("lattice token create --name me --role platform_admin", "run by an administrator, makes one"))
+        .next(NextAction::run("lattice token create me --role platform_admin", "run by an administrator, makes one"))
         .next(NextAction::Fix { what: "send it as `Authorization: Bearer lat_api_…`".to_owned() })
 }
 

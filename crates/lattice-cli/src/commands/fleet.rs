@@ -18,21 +18,22 @@ pub async fn run(session: &Session) -> Result<(), Failure> {
 
 impl Shown for Fleet {
     fn text(&self, _: Look) -> String {
-        let mut text = format!("{} nodes, {} schedulable\n", self.nodes, self.schedulable);
+        let mut text = String::new();
+        if !self.attention.is_empty() {
+            text.push_str("needs attention\n");
+        }
+        for incident in &self.attention {
+            text.push_str(&incident_text(incident));
+        }
+        if self.attention.is_empty() {
+            text.push_str("nothing needs attention\n");
+        }
+        text.push_str(&format!("\n{} nodes, {} schedulable\n", self.nodes, self.schedulable));
         let rows = self
             .counts
             .iter()
             .map(|count| vec![format!("  {}", count.nodes), count.status.to_string(), count.availability.to_string()]);
-        text.push_str(&table(&[], rows));
-        if self.attention.is_empty() {
-            text.push_str("\nnothing needs attention\n");
-            return text;
-        }
-        text.push_str("\nneeds attention\n");
-        for incident in &self.attention {
-            text.push_str(&incident_text(incident));
-        }
-        text
+        text + &table(&[], rows)
     }
 
     fn names(&self) -> Vec<String> {

@@ -124,7 +124,7 @@ pub struct Lxd {
 pub struct Set {
     /// Name or id
     site: String,
-    /// Setting of the provider, such as policy.batch_max_parallel=20; a value is JSON, else text
+    /// Setting as `site show` prints it, such as policy.batch_max_parallel=20; a value is JSON, else text
     #[arg(value_name = "KEY=VALUE", value_parser = setting, required = true)]
     settings: Vec<(String, Value)>,
 }
@@ -177,13 +177,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
             };
             session.show::<SiteView>(post(&["sites"]).json(&body)).await
         }
-        Command::Set(set) => {
-            let mut provider = Value::Object(Map::new());
-            for (key, value) in set.settings {
-                put(&mut provider, &key, value);
-            }
-            patch(&set.site, &PatchSite { provider: Some(provider), ..PatchSite::default() }, session).await
-        }
+        Command::Set(set) => self::set(set, session).await,
         Command::Credentials(credentials) => {
             let body = read_credentials(&credentials.source)?;
             let answer =
@@ -202,6 +196,26 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
             patch(&named.site, &body, session).await
         }
     }
+}
+
+/// `heartbeat.…` is the site's own, everything else the provider's.
+async fn set(set: Set, session: &Session) -> Result<(), Failure> {
+    let (heartbeat, provider): (Vec<_>, Vec<_>) =
+        set.settings.into_iter().partition(|(key, _)| key.starts_with("heartbeat."));
+    let mut body = PatchSite::default();
+    if !provider.is_empty() {
+        let mut settings = Value::Object(Map::new());
+        provider.into_iter().for_each(|(key, value)| put(&mut settings, &key, value));
+        body.provider = Some(settings);
+    }
+    if !heartbeat.is_empty() {
+        // The API takes the times as a whole: those that are not named stay as they are.
+        let mut times = json!({"heartbeat": session.client.site(&set.site).await?.heartbeat});
+        heartbeat.into_iter().for_each(|(key, value)| put(&mut times, &key, value));
+        body.heartbeat = serde_json::from_value(times["heartbeat"].take())
+            .map_err(|error| Failure::refused("these are no heartbeat times").because(error.to_string()))?;
+    }
+    patch(&set.site, &body, session).await
 }
 
 async fn patch(site: &str, body: &PatchSite, session: &Session) -> Result<(), Failure> {

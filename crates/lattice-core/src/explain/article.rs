@@ -32,7 +32,7 @@ pub const ARTICLES: &[Article] = &[
     article(
         Code::Forbidden,
         "The caller is known, and its role does not allow this.",
-        "Ask somebody whose role does, or issue a token of that role with `lattice token create --role`.",
+        "Ask somebody whose role does, or issue a token of that role with `lattice token create NAME --role ROLE`.",
     ),
     article(
         Code::NotFound,

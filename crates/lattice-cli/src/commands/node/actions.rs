@@ -163,6 +163,6 @@ impl output::Shown for NodeActionAnswer {
         vec![self.node.row.hostname.clone()]
     }
     fn note(&self) -> Option<String> {
-        self.job_id.map(|job| format!("follow it: lattice job watch {job}"))
+        self.job_id.filter(|_| self.changed).map(|job| format!("follow it: lattice job watch {job}"))
     }
 }

@@ -1,0 +1,372 @@
+//! What every command prints: success, refusal and JSON, over recorded bodies.
+
+mod recorded;
+
+use recorded::bodies::{self, JOB, NODE};
+use recorded::{Recorded, Run, ok, refused, text};
+use serde_json::json;
+
+const NODES: &str = "GET /api/v1/admin/nodes";
+const ONE_NODE: &str = "GET /api/v1/admin/nodes/c07u43";
+
+fn job_path(rest: &str) -> String {
+    format!("/api/v1/admin/jobs/{JOB}{rest}")
+}
+
+fn nodes() -> Recorded {
+    Recorded::new(&[(NODES, &[ok(json!({"items": [bodies::node_row(), bodies::lost_row()], "next": "c2"}))])])
+}
+
+#[test]
+fn nodes_are_listed_for_people() {
+    insta::assert_snapshot!(nodes().lattice("node list --state degraded --site dc1"));
+}
+
+#[test]
+fn a_wide_list_has_more_columns() {
+    insta::assert_snapshot!(nodes().lattice("node list -w"));
+}
+
+#[test]
+fn a_list_of_names_is_for_scripts() {
+    let run = nodes().lattice("node list -o name");
+    assert_eq!((run.status, run.stdout.as_str(), run.stderr.as_str()), (0, "c07u43\nc07u44\n", ""));
+}
+
+#[test]
+fn json_is_the_body_unchanged() {
+    let body = "{\"items\": [],  \"from_the_future\": 1}";
+    let server = Recorded::new(&[(NODES, &[text("application/json", body)])]);
+    let run = server.lattice("node list -o json");
+    assert_eq!((run.status, run.stdout.as_str(), run.stderr.as_str()), (0, &*format!("{body}\n"), ""));
+}
+
+#[test]
+fn yaml_says_the_same() {
+    insta::assert_snapshot!(nodes().lattice("node list -o yaml").stdout.lines().take(6).collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn filters_and_the_token_reach_the_server() {
+    let server = nodes();
+    server.lattice("node list --state=degraded --status active --limit 5 --prefix c07");
+    let request = &server.seen()[0];
+    assert_eq!(request.header("authorization"), Some("Bearer lat_api_test"));
+    for part in ["state=degraded", "status=active", "limit=5", "hostname_prefix=c07"] {
+        assert!(request.line.contains(part), "{}", request.line);
+    }
+}
+
+#[test]
+fn a_word_that_is_none_is_refused_before_anything_is_sent() {
+    let server = nodes();
+    insta::assert_snapshot!(server.lattice("node list --status brandnew"));
+    assert!(server.seen().is_empty());
+}
+
+#[test]
+fn a_node_is_shown_whole() {
+    let server = Recorded::new(&[(ONE_NODE, &[ok(bodies::node())])]);
+    insta::assert_snapshot!(server.lattice("node show c07u43"));
+}
+
+#[test]
+fn the_status_of_a_node_says_why_it_is_not_schedulable() {
+    let node = bodies::with(
+        bodies::node(),
+        json!({"status": "enrolling", "availability": "unknown", "schedulable": false, "explanation": bodies::explanation()}),
+    );
+    let server = Recorded::new(&[(ONE_NODE, &[ok(node)])]);
+    insta::assert_snapshot!(server.lattice("node status c07u43"));
+}
+
+#[test]
+fn a_node_that_is_not_there_is_a_refusal() {
+    insta::assert_snapshot!(nodes().lattice("node show c99"));
+}
+
+#[test]
+fn creating_a_node_prints_the_bootstrap_command_alone() {
+    let body = json!({
+        "node_id": NODE, "job_id": JOB, "expires_at": "2026-11-21T11:15:44.000Z",
+        "command": "curl -fsS https://lattice.dc1:7443/bootstrap | sh -s -- lat_enroll_x",
+    });
+    let server = Recorded::new(&[("POST /api/v1/admin/nodes", &[ok(body)])]);
+    insta::assert_snapshot!(server.lattice("node create c07u43 --sku lxd"));
+    let request = &server.seen()[0];
+    assert_eq!(request.body, r#"{"hostname":"c07u43","sku":"lxd","reason":""}"#);
+    assert!(request.header("idempotency-key").is_some_and(|key| key.len() == 32));
+}
+
+fn drain() -> Recorded {
+    Recorded::new(&[("POST /api/v1/admin/nodes/c07u43/drain", &[ok(bodies::drained(true))])])
+}
+
+#[test]
+fn an_urgent_drain_asks_first() {
+    let server = drain();
+    insta::assert_snapshot!(server.lattice("node drain c07u43 --urgent"));
+    assert!(server.seen().is_empty(), "nothing is sent without a confirmation");
+}
+
+#[test]
+fn an_urgent_drain_that_is_confirmed_is_done() {
+    let server = drain();
+    insta::assert_snapshot!(server.lattice("node drain c07u43 --urgent --yes --reason riser"));
+    assert_eq!(server.seen()[0].body, r#"{"reason":"riser","urgent":true}"#);
+}
+
+#[test]
+fn a_plain_drain_does_not_ask() {
+    let server = drain();
+    assert_eq!(server.lattice("node drain c07u43").status, 0);
+    assert_eq!(server.seen()[0].body, r#"{"reason":""}"#);
+}
+
+#[test]
+fn a_dry_run_does_not_ask_and_says_would() {
+    let server = Recorded::new(&[("POST /api/v1/admin/nodes/c07u43/drain", &[ok(bodies::drained(false))])]);
+    insta::assert_snapshot!(server.lattice("node drain c07u43 --urgent --dry-run"));
+}
+
+#[test]
+fn only_what_disturbs_work_needs_a_confirmation() {
+    let rows = [
+        ("drain", true),
+        ("drain --urgent", false),
+        ("undrain", true),
+        ("disable", false),
+        ("enable", true),
+        ("reboot", true),
+        ("retire", true),
+        ("reactivate", true),
+        ("remove", false),
+        ("quarantine", true),
+        ("recover", true),
+        ("resume", true),
+        ("withdraw", true),
+        ("revoke-certificate", false),
+    ];
+    for (words, sent) in rows {
+        let verb = words.split(' ').next().unwrap();
+        let server =
+            Recorded::new(&[(&format!("POST /api/v1/admin/nodes/c07u43/{verb}"), &[refused(409, bodies::leased())])]);
+        let run = server.lattice(&format!("node {words} c07u43"));
+        assert_eq!(run.status, 1, "{words}: {run}");
+        assert_eq!(!server.seen().is_empty(), sent, "{words}: {run}");
+    }
+}
+
+#[test]
+fn waiting_for_a_drain_follows_its_job() {
+    let server = Recorded::new(&[
+        ("POST /api/v1/admin/nodes/c07u43/drain", &[ok(bodies::drained(true))]),
+        (&format!("GET {}", job_path("")), &[ok(bodies::job()), ok(bodies::job_completed())]),
+    ]);
+    insta::assert_snapshot!(server.lattice("node drain c07u43 --wait"));
+}
+
+#[test]
+fn waiting_ends_at_the_deadline() {
+    let server = Recorded::new(&[(&format!("GET {}", job_path("")), &[ok(bodies::job())])]);
+    insta::assert_snapshot!(server.lattice(&format!("job watch {JOB} --timeout 1s")));
+}
+
+#[test]
+fn explaining_a_node_reads_like_the_design() {
+    let server = Recorded::new(&[("GET /api/v1/admin/nodes/c07u43/explain", &[ok(bodies::explanation())])]);
+    insta::assert_snapshot!(server.lattice("explain node c07u43"));
+}
+
+#[test]
+fn jobs_are_listed() {
+    let server = Recorded::new(&[("GET /api/v1/admin/jobs", &[ok(json!({"items": [bodies::job_row()]}))])]);
+    insta::assert_snapshot!(server.lattice("job list --status live"));
+}
+
+#[test]
+fn a_job_is_shown_with_its_stages() {
+    let server = Recorded::new(&[(&format!("GET {}", job_path("")), &[ok(bodies::job())])]);
+    insta::assert_snapshot!(server.lattice(&format!("job show {JOB}")));
+}
+
+#[test]
+fn a_job_that_failed_is_shown_with_what_to_do() {
+    let server = Recorded::new(&[(&format!("GET {}", job_path("")), &[ok(bodies::job_failed())])]);
+    insta::assert_snapshot!(server.lattice(&format!("job get {JOB}")));
+}
+
+#[test]
+fn watching_a_job_that_fails_is_a_failure() {
+    let server = Recorded::new(&[(&format!("GET {}", job_path("")), &[ok(bodies::job()), ok(bodies::job_failed())])]);
+    insta::assert_snapshot!(server.lattice(&format!("job watch {JOB}")));
+}
+
+fn resume() -> Recorded {
+    let answer = json!({"changed": true, "job": bodies::job()});
+    Recorded::new(&[(&format!("POST {}", job_path("/resume")), &[ok(answer)])])
+}
+
+#[test]
+fn a_decision_goes_with_the_action() {
+    let server = resume();
+    insta::assert_snapshot!(server.lattice(&format!("job resume {JOB} --boot-disk nvme0n1")));
+    let body: serde_json::Value = serde_json::from_str(&server.seen()[0].body).unwrap();
+    assert_eq!(body["decisions"]["boot_disk"], "nvme0n1");
+    server.lattice(&format!("job resume {JOB} --decide release-deployed=true --decide machine=x7k2mp"));
+    let body: serde_json::Value = serde_json::from_str(&server.seen()[1].body).unwrap();
+    assert_eq!(
+        (&body["decisions"]["release_deployed"], &body["decisions"]["machine"]),
+        (&json!(true), &json!("x7k2mp"))
+    );
+    let run = server.lattice(&format!("job resume {JOB} --decide colour=red"));
+    assert_eq!((run.status, server.seen().len()), (1, 2), "{run}");
+}
+
+#[test]
+fn a_refusal_has_three_parts_and_its_number() {
+    let server = Recorded::new(&[(&format!("POST {}", job_path("/resume")), &[refused(409, bodies::leased())])]);
+    insta::assert_snapshot!(server.lattice(&format!("job resume {JOB}")));
+}
+
+#[test]
+fn a_refusal_under_json_is_the_problem_on_stderr() {
+    let server = Recorded::new(&[(&format!("POST {}", job_path("/resume")), &[refused(409, bodies::leased())])]);
+    let run = server.lattice(&format!("job resume {JOB} -o json"));
+    let problem: serde_json::Value = serde_json::from_str(&run.stderr).unwrap();
+    assert_eq!((run.status, run.stdout.as_str(), &problem["code"]), (1, "", &json!("LAT0042")));
+}
+
+#[test]
+fn a_server_that_fails_is_unexpected() {
+    let problem = bodies::with(
+        bodies::leased(),
+        json!({"status": 500, "code": "LAT0013", "detail": "the store is full", "because": []}),
+    );
+    let server = Recorded::new(&[(NODES, &[refused(500, problem)])]);
+    insta::assert_snapshot!(server.lattice("node list"));
+}
+
+#[test]
+fn an_answer_that_is_not_understood_is_unexpected() {
+    let server = Recorded::new(&[(NODES, &[text("text/html", "<html>")])]);
+    insta::assert_snapshot!(server.lattice("node list"));
+}
+
+#[test]
+fn a_restart_from_scratch_asks_first() {
+    let server = resume();
+    insta::assert_snapshot!(server.lattice(&format!("job restart-clean {JOB}")));
+}
+
+#[test]
+fn onboarding_is_accepted_and_followed() {
+    let accepted = json!({"onboarding_id": JOB, "node_id": NODE, "status": "pending"});
+    let server = Recorded::new(&[
+        ("POST /api/v1/admin/onboardings", &[ok(accepted)]),
+        (&format!("GET {}", job_path("")), &[ok(bodies::job_completed())]),
+    ]);
+    let words = "onboard maas c07u43 --site dc1 --sku mi300x.192g.8gpu --ipmi-ip 10.176.16.128";
+    insta::assert_snapshot!("onboarding_is_accepted", server.lattice(words));
+    insta::assert_snapshot!("onboarding_is_followed", server.lattice(&format!("{words} --watch")));
+    assert_eq!(
+        server.seen()[0].body,
+        r#"{"site_id":"dc1","sku_id":"mi300x.192g.8gpu","hostname":"c07u43","ipmi_ip":"10.176.16.128","reason":""}"#
+    );
+}
+
+#[test]
+fn a_site_is_shown_with_the_keys_that_set_takes() {
+    let server = Recorded::new(&[("GET /api/v1/admin/sites/dc1", &[ok(bodies::site())])]);
+    insta::assert_snapshot!(server.lattice("site show dc1"));
+}
+
+#[test]
+fn a_site_is_created_from_flags_and_settings() {
+    let server = Recorded::new(&[("POST /api/v1/admin/sites", &[ok(bodies::site())])]);
+    server.lattice(
+        "site create maas dc1 --region eu-1 --api-url http://10.1.1.1:5240/MAAS --set policy.require_hw_sync=false",
+    );
+    let body: serde_json::Value = serde_json::from_str(&server.seen()[0].body).unwrap();
+    assert_eq!(body["provider"]["policy"], json!({"require_hw_sync": false}));
+    assert_eq!((&body["provider"]["kind"], &body["region_code"]), (&json!("maas"), &json!("eu-1")));
+}
+
+#[test]
+fn settings_of_a_site_change_one_by_one() {
+    let patch = ("PATCH /api/v1/admin/sites/dc1", &[ok(bodies::site())][..]);
+    let server = Recorded::new(&[("GET /api/v1/admin/sites/dc1", &[ok(bodies::site())]), patch]);
+    server.lattice("site set dc1 project=gpu heartbeat.standard.grace_ms=90000");
+    let body: serde_json::Value = serde_json::from_str(&server.seen()[1].body).unwrap();
+    assert_eq!(body["provider"], json!({"project": "gpu"}));
+    assert_eq!(body["heartbeat"]["standard"], json!({"window_ms": 30_000, "grace_ms": 90_000}));
+    assert_eq!(body["heartbeat"]["borrowed"]["grace_ms"], 30_000);
+    assert_eq!(server.lattice("site set dc1 heartbeat.colour=red").status, 1);
+}
+
+#[test]
+fn credentials_come_from_stdin_and_are_never_shown() {
+    let probe = json!({"ok": false, "details": ["MAAS answers 401"], "at": "2026-11-21T09:15:44.000Z"});
+    let server = Recorded::new(&[("POST /api/v1/admin/sites/dc1/credentials", &[ok(probe)])]);
+    let environment = [("LATTICE_SERVER", server.address())];
+    let run: Run =
+        server.lattice_with("site credentials dc1 --from-stdin", "api_token = \"a:b:hunter2\"\n", &environment);
+    insta::assert_snapshot!(run);
+    assert_eq!(server.seen()[0].body, r#"{"api_token":"a:b:hunter2"}"#);
+    let run = server.lattice_with("site credentials dc1 --from-stdin", "api_tokn = \"hunter2\"\n", &environment);
+    assert!(run.status == 1 && !run.stderr.contains("hunter2"), "{run}");
+}
+
+#[test]
+fn the_fleet_begins_with_what_needs_attention() {
+    let server = Recorded::new(&[("GET /api/v1/admin/fleet", &[ok(bodies::fleet())])]);
+    insta::assert_snapshot!(server.lattice("fleet"));
+}
+
+#[test]
+fn events_are_listed() {
+    let server = Recorded::new(&[("GET /api/v1/admin/events", &[ok(bodies::events())])]);
+    insta::assert_snapshot!(server.lattice("events"));
+}
+
+#[test]
+fn following_events_goes_on_after_the_last_one() {
+    let frame = |seq| format!("id: {seq}\nevent: node.moved\ndata: {}\n\n", bodies::event_at(seq, "ready"));
+    let streams =
+        [text("text/event-stream", &format!(": alive\n\n{}{}", frame(7), frame(8))), refused(401, bodies::leased())];
+    let server = Recorded::new(&[("GET /api/v1/admin/events", &streams)]);
+    let run = server.lattice("events --follow -o name");
+    assert_eq!((run.status, run.stdout.as_str()), (1, "node.moved\nnode.moved\n"), "{run}");
+    let seen = server.seen();
+    assert_eq!(seen[0].header("accept"), Some("text/event-stream"));
+    assert!(seen[1].line.contains("after=8"), "{}", seen[1].line);
+}
+
+#[test]
+fn a_token_is_printed_alone() {
+    let token = json!({
+        "id": "0190c2a4-3333-7c3a-9b1f-2f6d1c0a5e15", "name": "ci", "role": "project_viewer",
+        "issued_at": "2026-11-21T09:15:44.000Z", "expires_at": "2026-11-22T09:15:44.000Z", "valid": true,
+    });
+    let server =
+        Recorded::new(&[("POST /api/v1/admin/tokens", &[ok(json!({"token": token, "secret": "lat_api_s3cret"}))])]);
+    insta::assert_snapshot!(server.lattice("token create ci --role project-viewer --ttl 1d"));
+    assert_eq!(server.seen()[0].body, r#"{"name":"ci","role":"project_viewer","ttl_seconds":86400}"#);
+}
+
+#[test]
+fn holds_are_set_for_a_while_and_cleared() {
+    let server = Recorded::new(&[
+        (ONE_NODE, &[ok(bodies::node())]),
+        (
+            "POST /api/v1/admin/nodes/c07u43/holds",
+            &[ok(bodies::with(bodies::node(), json!({"holds": ["maintenance"]})))],
+        ),
+        ("DELETE /api/v1/admin/nodes/c07u43/holds/maintenance", &[ok(bodies::node())]),
+    ]);
+    let run = server.lattice("hold set c07u43 maintenance --reason riser --for 2h");
+    assert_eq!((run.status, run.stdout.as_str()), (0, "c07u43: holds: maintenance\n"), "{run}");
+    assert_eq!(server.seen()[1].body, r#"{"kind":"maintenance","reason":"riser","until":"2026-11-21T11:15:44.000Z"}"#);
+    let run = server.lattice("hold clear c07u43 maintenance");
+    assert_eq!((run.status, run.stdout.as_str()), (0, "c07u43: no holds\n"), "{run}");
+}
