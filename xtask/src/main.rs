@@ -58,6 +58,7 @@ fn findings(repository: &Repository) -> Result<Vec<Finding>, Unreadable> {
 
 fn counted(repository: &Repository) -> Vec<Counted> {
     vec![
+        Counted { key: "hidden_clocks", findings: rules::purity::hidden_clocks(&repository.files) },
         Counted { key: "long_functions", findings: rules::size::long_functions(&repository.files) },
         Counted { key: "swallowing_arms", findings: rules::words::swallowing_arms(&repository.files) },
     ]

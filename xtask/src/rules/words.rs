@@ -84,11 +84,20 @@ fn enums(code: &str) -> Vec<String> {
         .collect()
 }
 
+/// Whether a pattern names a variant of ours. Guards are no part of it, and `http::Method::GET` is not ours although
+/// an enum of ours may be called `Method`.
 fn names_one(pattern: &str, ours: &BTreeSet<String>) -> bool {
+    let pattern = pattern.split(" if ").next().unwrap_or_default();
     pattern.match_indices("::").any(|(at, _)| {
-        let name: String = pattern[..at].chars().rev().take_while(|letter| is_word(*letter)).collect();
-        let name: String = name.chars().rev().collect();
-        name == "Self" || ours.contains(&name)
+        let path: String =
+            pattern[..at].chars().rev().take_while(|letter| is_word(*letter) || *letter == ':').collect();
+        let path: String = path.chars().rev().collect();
+        let (parent, name) = path.rsplit_once("::").unwrap_or(("", &path));
+        let root = parent.split("::").next().unwrap_or_default();
+        let foreign = root.starts_with(|letter: char| letter.is_ascii_lowercase())
+            && !["crate", "self", "super"].contains(&root)
+            && !root.starts_with("lattice_");
+        !foreign && (name == "Self" || ours.contains(name))
     })
 }
 
@@ -124,6 +133,14 @@ mod tests {
         let found = swallowing_arms(&file(text));
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].line, 3);
+    }
+
+    #[test]
+    fn guards_and_foreign_names_are_no_patterns_of_ours() {
+        let text = "enum Method { Get }\nfn f() { match n { 1 if m == Method::Get => 1, _ => 2 } match m { http::Method::GET => 1, _ => 2 } }";
+        assert!(swallowing_arms(&file(text)).is_empty());
+        let text = "enum Method { Get }\nfn f() { match m { super::Method::Get => 1, _ => 2 } }";
+        assert_eq!(swallowing_arms(&file(text)).len(), 1);
     }
 
     #[test]
