@@ -1,7 +1,7 @@
 //! The fleet at a glance: counts, and what needs attention.
 
 use lattice_core::ids::EventSeq;
-use lattice_core::job::{JobKind, StageName};
+use lattice_core::job::StageName;
 use lattice_core::node::{Availability, Status};
 use lattice_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -72,11 +72,9 @@ pub struct Incident {
     pub next: NextStep,
 }
 
-/// How long the stages of a kind of job have taken.
+/// How long a stage has taken, in all jobs that have it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct StageStats {
-    /// Of which kind of job.
-    pub kind: JobKind,
     /// Which stage.
     pub stage: StageName,
     /// How many runs this is drawn from.
@@ -90,6 +88,6 @@ pub struct StageStats {
 /// All stages that have times.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct StageStatsList {
-    /// One row for each kind and stage.
+    /// One row for each stage.
     pub stages: Vec<StageStats>,
 }

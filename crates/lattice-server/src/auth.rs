@@ -193,7 +193,11 @@ mod tests {
         assert_eq!(limiter.take(Payer::Strangers, at(0)), Ok(()), "others are not affected");
         assert_eq!(limiter.take(payer, at(99)), Err(Duration::from_millis(1)));
         assert_eq!(limiter.take(payer, at(100)), Ok(()));
-        assert_eq!(limiter.take(payer, at(50)), Err(Duration::from_millis(100)), "a clock that steps back gives nothing");
+        assert_eq!(
+            limiter.take(payer, at(50)),
+            Err(Duration::from_millis(100)),
+            "a clock that steps back gives nothing"
+        );
     }
 
     #[test]

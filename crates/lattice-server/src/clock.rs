@@ -16,6 +16,22 @@ impl Clock for SystemClock {
     }
 }
 
+/// Measures how long something takes, for metrics alone: nothing is decided by it.
+#[derive(Debug, Clone, Copy)]
+pub struct Stopwatch(std::time::Instant);
+
+impl Stopwatch {
+    /// Begins now.
+    pub fn start() -> Self {
+        Self(std::time::Instant::now())
+    }
+
+    /// Time since the start.
+    pub fn elapsed(self) -> std::time::Duration {
+        self.0.elapsed()
+    }
+}
+
 /// Ids from the operating system's entropy.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemIds;

@@ -2,8 +2,14 @@
 
 pub mod agent_api;
 pub mod agents;
+pub mod auth;
 pub mod clock;
+pub mod error;
+pub mod http;
 pub mod keys;
+pub mod metrics;
+pub mod openapi;
 pub mod pki;
+pub mod sse;
 
 pub use lattice_store::{AuditBroken, AuditSummary, audit_verify};

@@ -137,8 +137,7 @@ impl Metrics {
     pub fn observe(&self, nodes: &[(NodeState, u64)], jobs: &[(JobStatus, u64)], last: EventSeq) {
         self.nodes.clear();
         for (state, count) in nodes {
-            let labels =
-                NodeLabels { status: state.status.to_string(), availability: state.availability.to_string() };
+            let labels = NodeLabels { status: state.status.to_string(), availability: state.availability.to_string() };
             self.nodes.get_or_create(&labels).inc_by(clamp(*count));
         }
         self.jobs.clear();

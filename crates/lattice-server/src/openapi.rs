@@ -6,7 +6,6 @@ use lattice_api::event::Event;
 use lattice_core::change::NodeAction;
 use serde_json::{Value, json};
 use strum::VariantArray;
-use utoipa::openapi::path::HttpMethod;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ComponentsBuilder, InfoBuilder, OpenApiBuilder, Paths, RefOr};
 use utoipa::{PartialSchema, ToSchema};
@@ -17,13 +16,11 @@ use crate::http::surface;
 pub fn document() -> String {
     let (operations, schemas) = surface().into_document_parts();
     let mut paths = Paths::new();
-    for (method, path, operation) in operations {
-        paths.add_path_operation(path, vec![http_method(&method)], operation);
+    for (verb, path, operation) in operations {
+        paths.add_path_operation(path, vec![verb.described()], operation);
     }
-    let token = HttpBuilder::new()
-        .scheme(HttpAuthScheme::Bearer)
-        .description(Some("A local API token: `lat_api_…`"))
-        .build();
+    let token =
+        HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("A local API token: `lat_api_…`")).build();
     let components = ComponentsBuilder::new()
         .schemas_from_iter(schemas)
         .security_scheme("token", SecurityScheme::Http(token))
@@ -56,10 +53,8 @@ pub fn events_document() -> String {
             (name.clone(), json!({"name": name, "summary": about, "payload": payload}))
         })
         .collect();
-    let references: BTreeMap<&String, Value> = messages
-        .keys()
-        .map(|name| (name, json!({"$ref": format!("#/components/messages/{name}")})))
-        .collect();
+    let references: BTreeMap<&String, Value> =
+        messages.keys().map(|name| (name, json!({"$ref": format!("#/components/messages/{name}")}))).collect();
     pretty(&json!({
         "asyncapi": "3.0.0",
         "info": {"title": "Lattice events", "version": env!("CARGO_PKG_VERSION"),
@@ -74,7 +69,9 @@ pub fn events_document() -> String {
 pub fn event_names() -> Vec<(String, String)> {
     let mut names: Vec<(String, String)> = NodeAction::VARIANTS
         .iter()
-        .map(|action| (format!("node.{action}"), "a node changed; the payload has its states, holds and the cause".to_owned()))
+        .map(|action| {
+            (format!("node.{action}"), "a node changed; the payload has its states, holds and the cause".to_owned())
+        })
         .collect();
     for noun in ["onboarding", "drain", "retirement", "removal"] {
         for what in ["started", "completed", "failed", "manual_intervention_required", "cancelled"] {
@@ -107,13 +104,4 @@ fn pretty(value: &Value) -> String {
     let mut text = serde_json::to_string_pretty(value).expect("a description has only text keys");
     text.push('\n');
     text
-}
-
-fn http_method(method: &http::Method) -> HttpMethod {
-    match *method {
-        http::Method::POST => HttpMethod::Post,
-        http::Method::PATCH => HttpMethod::Patch,
-        http::Method::DELETE => HttpMethod::Delete,
-        _ => HttpMethod::Get,
-    }
 }

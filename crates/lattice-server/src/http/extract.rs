@@ -1,7 +1,7 @@
 //! What handlers take from a request: parsed once, refused with the field's name and what would be right.
 
 use axum::body::{Body, Bytes};
-use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::extract::{FromRequest, FromRequestParts, Request};
 use http::request::Parts;
 use http::{HeaderMap, Method, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -67,9 +67,6 @@ where
     })
 }
 
-/// The one segment of a path that is not fixed.
-pub type Segment = Path<String>;
-
 /// A request that changes something: who, with what body, and what makes a repeat of it harmless.
 pub struct Write<B> {
     /// Who asks.
@@ -112,7 +109,7 @@ pub enum Committed {
 }
 
 /// What becomes a body. JSON objects do; so does the absence of one where none is asked.
-pub trait FromBody: Sized {
+pub trait FromBody: Sized + Send + Sync {
     /// Reads the bytes of a body.
     ///
     /// # Errors
@@ -129,7 +126,7 @@ impl FromBody for NoBody {
     }
 }
 
-impl<B: DeserializeOwned> FromBody for B {
+impl<B: DeserializeOwned + Send + Sync> FromBody for B {
     fn from_body(headers: &HeaderMap, bytes: &Bytes) -> Answer<Self> {
         let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let media_type = media_type.split(';').next().unwrap_or_default().trim();
@@ -153,10 +150,14 @@ fn wrong_field(message: &str, path: Option<String>) -> Refusal {
     let named = |prefix: &str| Some(message.strip_prefix(prefix)?.split('`').next()?.to_owned());
     let leaf = named("unknown field `").or_else(|| named("missing field `"));
     let field = match (path, leaf) {
-        (Some(path), Some(leaf)) if path != leaf && !path.ends_with(&format!(".{leaf}")) => Some(format!("{path}.{leaf}")),
+        (Some(path), Some(leaf)) if path != leaf && !path.ends_with(&format!(".{leaf}")) => {
+            Some(format!("{path}.{leaf}"))
+        }
         (Some(path), _) => Some(path),
         (None, Some(leaf)) => Some(leaf),
-        (None, None) => message.split_once(": ").map(|(field, _)| field.to_owned()).filter(|field| !field.contains(' ')),
+        (None, None) => {
+            message.split_once(": ").map(|(field, _)| field.to_owned()).filter(|field| !field.contains(' '))
+        }
     };
     let remedy = if message.starts_with("unknown field") {
         "leave it out, or see /api/v1/openapi.json for the right name"
@@ -204,7 +205,7 @@ impl<B: FromBody> FromRequest<App> for Write<B> {
     }
 }
 
-impl<B> Write<B> {
+impl<B: Send + Sync> Write<B> {
     /// The request as commands take it.
     pub fn request<'a>(&self, ids: &'a dyn IdSource, reason: &str) -> command::Request<'a> {
         command::Request {
@@ -310,7 +311,7 @@ fn digest(parts: &[&str]) -> Uuid {
 ///
 /// Asked with a commit that can never be applied: ops are judged before guards, so the answer is `Duplicate` exactly
 /// when the op is known, and nothing is written in any case.
-async fn earlier<B>(app: &App, write: &Write<B>) -> Answer<Option<Earlier>> {
+async fn earlier<B: Send + Sync>(app: &App, write: &Write<B>) -> Answer<Option<Earlier>> {
     let nothing = Commit {
         op: write.op,
         guards: vec![Guard::Lease { name: "idempotency/never-held".to_owned(), epoch: LeaseEpoch(u64::MAX >> 1) }],
@@ -340,10 +341,8 @@ async fn what_happened(app: &App, seq: EventSeq, correlation: CorrelationId) -> 
     const EVENTS: u64 = 8;
     let after = EventSeq(seq.0.saturating_sub(EVENTS));
     let events = app.store.events(after, &EventFilter::default(), EVENTS as usize).await?;
-    let ours: Vec<_> = events
-        .iter()
-        .filter(|event| event.seq <= seq && event.row.correlation == correlation.to_string())
-        .collect();
+    let ours: Vec<_> =
+        events.iter().filter(|event| event.seq <= seq && event.row.correlation == correlation.to_string()).collect();
     if ours.is_empty() {
         return Ok(None);
     }

@@ -10,9 +10,9 @@ use axum::handler::Handler;
 use axum::routing::{MethodFilter, on};
 use http::Method;
 use lattice_core::actor::Role;
-use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn};
+use utoipa::openapi::path::{HttpMethod, Operation, ParameterBuilder, ParameterIn};
 use utoipa::openapi::request_body::RequestBodyBuilder;
-use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::openapi::schema::Schema;
 use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Required, ResponseBuilder};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
@@ -28,9 +28,53 @@ pub enum Access {
     Least(Role),
 }
 
+/// What a route does to what it names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// Reads.
+    Get,
+    /// Creates or acts.
+    Post,
+    /// Changes.
+    Patch,
+    /// Ends.
+    Delete,
+}
+
+impl Verb {
+    /// Its HTTP method.
+    pub const fn method(self) -> Method {
+        match self {
+            Self::Get => Method::GET,
+            Self::Post => Method::POST,
+            Self::Patch => Method::PATCH,
+            Self::Delete => Method::DELETE,
+        }
+    }
+
+    /// Its method as the description names it.
+    pub const fn described(self) -> HttpMethod {
+        match self {
+            Self::Get => HttpMethod::Get,
+            Self::Post => HttpMethod::Post,
+            Self::Patch => HttpMethod::Patch,
+            Self::Delete => HttpMethod::Delete,
+        }
+    }
+
+    const fn filter(self) -> MethodFilter {
+        match self {
+            Self::Get => MethodFilter::GET,
+            Self::Post => MethodFilter::POST,
+            Self::Patch => MethodFilter::PATCH,
+            Self::Delete => MethodFilter::DELETE,
+        }
+    }
+}
+
 /// One row of the table, without its handler.
 pub struct Route {
-    method: Method,
+    verb: Verb,
     path: &'static str,
     access: Access,
     operation: Operation,
@@ -40,28 +84,28 @@ pub struct Route {
 impl Route {
     /// A route that reads.
     pub fn get(path: &'static str, access: Access, summary: &str) -> Self {
-        Self::new(Method::GET, path, access, summary)
+        Self::new(Verb::Get, path, access, summary)
     }
 
     /// A route that creates or acts.
     pub fn post(path: &'static str, access: Access, summary: &str) -> Self {
-        Self::new(Method::POST, path, access, summary).writes()
+        Self::new(Verb::Post, path, access, summary).writes()
     }
 
     /// A route that changes.
     pub fn patch(path: &'static str, access: Access, summary: &str) -> Self {
-        Self::new(Method::PATCH, path, access, summary).writes()
+        Self::new(Verb::Patch, path, access, summary).writes()
     }
 
     /// A route that ends something.
     pub fn delete(path: &'static str, access: Access, summary: &str) -> Self {
-        Self::new(Method::DELETE, path, access, summary).writes()
+        Self::new(Verb::Delete, path, access, summary).writes()
     }
 
-    fn new(method: Method, path: &'static str, access: Access, summary: &str) -> Self {
+    fn new(verb: Verb, path: &'static str, access: Access, summary: &str) -> Self {
         let mut operation = Operation::new();
         operation.summary = Some(summary.to_owned());
-        operation.operation_id = Some(operation_id(&method, path));
+        operation.operation_id = Some(operation_id(verb, path));
         operation.tags = Some(vec![tag(path)]);
         operation.security = Some(match access {
             Access::Public => Vec::new(),
@@ -70,7 +114,7 @@ impl Route {
         if let Access::Least(role) = access {
             operation.description = Some(format!("Needs at least the role `{role}`."));
         }
-        let mut route = Self { method, path, access, operation, schemas: Vec::new() };
+        let mut route = Self { verb, path, access, operation, schemas: Vec::new() };
         for name in path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')) {
             let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path);
             route.parameter(parameter.required(Required::True).schema(Some(String::schema())));
@@ -120,7 +164,10 @@ impl Route {
 
     fn writes(mut self) -> Self {
         for (name, about) in [
-            ("Idempotency-Key", "1 to 128 printable characters: a repeat with the same key and body changes nothing more"),
+            (
+                "Idempotency-Key",
+                "1 to 128 printable characters: a repeat with the same key and body changes nothing more",
+            ),
             ("If-Match", "the row's `generation`: refused with 412 when it changed since"),
         ] {
             let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Header);
@@ -157,7 +204,7 @@ impl Route {
 pub struct Surface {
     router: Router<App>,
     access: HashMap<(Method, &'static str), Access>,
-    operations: Vec<(Method, &'static str, Operation)>,
+    operations: Vec<(Verb, &'static str, Operation)>,
     schemas: BTreeMap<String, RefOr<Schema>>,
 }
 
@@ -169,10 +216,9 @@ impl Surface {
         H: Handler<T, App>,
         T: 'static,
     {
-        let filter = MethodFilter::try_from(route.method.clone()).expect("every row has a method of the standard");
-        self.router = self.router.route(route.path, on(filter, handler));
-        self.access.insert((route.method.clone(), route.path), route.access);
-        self.operations.push((route.method, route.path, route.operation));
+        self.router = self.router.route(route.path, on(route.verb.filter(), handler));
+        self.access.insert((route.verb.method(), route.path), route.access);
+        self.operations.push((route.verb, route.path, route.operation));
         self.schemas.extend(route.schemas);
         self
     }
@@ -188,19 +234,14 @@ impl Surface {
     }
 
     /// The operations by method and path, and the schemas that they name.
-    pub fn into_document_parts(self) -> (Vec<(Method, &'static str, Operation)>, BTreeMap<String, RefOr<Schema>>) {
+    pub fn into_document_parts(self) -> (Vec<(Verb, &'static str, Operation)>, BTreeMap<String, RefOr<Schema>>) {
         (self.operations, self.schemas)
     }
 }
 
-/// A schema of any JSON object, for bodies that are described elsewhere.
-pub fn any_object() -> RefOr<Schema> {
-    RefOr::T(Schema::Object(ObjectBuilder::new().schema_type(Type::Object).build()))
-}
-
 /// `get_nodes_id_explain`: unique, because method and path are.
-fn operation_id(method: &Method, path: &str) -> String {
-    let mut id = method.as_str().to_lowercase();
+fn operation_id(verb: Verb, path: &str) -> String {
+    let mut id = verb.method().as_str().to_lowercase();
     for part in path.split('/').filter(|part| !matches!(*part, "" | "api" | "v1" | "admin")) {
         id.push('_');
         id.push_str(&part.trim_matches(['{', '}']).replace(['-', '.'], "_"));

@@ -1,0 +1,154 @@
+//! The HTTP API: one table of routes, one middleware for who and how fast, handlers that read, ask core, and commit.
+//!
+//! Handlers decide nothing: rows come from the store, decisions from `lattice_core::command`, and what was decided is
+//! committed before it is answered. design: 8-interfaces
+
+pub mod surface;
+
+mod audit;
+mod events;
+mod extract;
+mod fleet;
+mod guard;
+mod holds;
+mod jobs;
+mod node_verbs;
+mod node_view;
+mod nodes;
+mod onboardings;
+mod rows;
+mod server;
+mod site_rules;
+mod sites;
+mod skus;
+mod table;
+#[cfg(test)]
+mod tests;
+mod timeline;
+mod tokens;
+
+pub use table::surface;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use axum::Router;
+use lattice_core::heartbeat::Registry;
+use lattice_core::ids::{IdSource, JobId, NodeId};
+use lattice_core::secret::Secret;
+use lattice_core::site::Site;
+use lattice_core::time::Clock;
+use lattice_providers::secret::{SecretObject, SecretPath, SecretStore};
+use lattice_store::Store;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::auth::{Rate, RateLimiter};
+use crate::metrics::Metrics;
+
+/// What handlers work with; put together by the wiring, or by a test.
+pub struct Parts {
+    /// Everything durable.
+    pub store: Store,
+    /// The present time.
+    pub clock: Arc<dyn Clock>,
+    /// New ids.
+    pub ids: Arc<dyn IdSource>,
+    /// 32 bytes that nobody can guess, for tokens.
+    pub random: Arc<dyn Fn() -> [u8; 32] + Send + Sync>,
+    /// Wakes the driver of a job after its row changed.
+    pub wake: Arc<dyn Fn(JobId) + Send + Sync>,
+    /// Secrets of sites.
+    pub secrets: Arc<dyn SecretStore>,
+    /// Tries sites.
+    pub prober: Arc<dyn SiteProber>,
+    /// Who was heard when.
+    pub registry: Arc<Registry>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// The line that makes a host the node, from its id and one-time token.
+    pub bootstrap_command: Arc<dyn Fn(NodeId, &Secret<String>) -> Secret<String> + Send + Sync>,
+    /// Bounds.
+    pub limits: HttpLimits,
+    /// Cancelled when the server begins to stop: streams end, `/readyz` says so.
+    pub stop: CancellationToken,
+}
+
+/// Parts, and what the API itself keeps.
+pub struct AppState {
+    parts: Parts,
+    rates: RateLimiter,
+    refusals: RateLimiter,
+    streams: Arc<Semaphore>,
+}
+
+/// What every handler gets.
+pub type App = Arc<AppState>;
+
+impl std::ops::Deref for AppState {
+    type Target = Parts;
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
+}
+
+/// Bounds of the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HttpLimits {
+    /// Largest request body, in bytes.
+    pub max_body_bytes: usize,
+    /// How fast one token may ask.
+    pub rate: Rate,
+    /// Event streams at once.
+    pub max_streams: usize,
+}
+
+impl Default for HttpLimits {
+    /// 1 MiB bodies (a batch of 1,000 machines takes 100 kB); 200 requests per second and token with bursts of 400
+    /// (a page with a hundred open tabs stays below); 1,000 streams (each costs two reads per commit).
+    fn default() -> Self {
+        Self { max_body_bytes: 1 << 20, rate: Rate { per_second: 200, burst: 400 }, max_streams: 1_000 }
+    }
+}
+
+/// Refused requests written to the audit per minute, all callers together: somebody who guesses must not fill it.
+const AUDITED_REFUSALS: Rate = Rate { per_second: 1, burst: 60 };
+
+/// Secrets of a site that are to be tried before they are written.
+pub type NewSecrets = Vec<(SecretPath, SecretObject)>;
+
+/// What a site said when it was tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probed {
+    /// Version that it names.
+    pub version: Option<String>,
+    /// What else it said, line by line.
+    pub details: Vec<String>,
+}
+
+/// Why a site could not be used, in words and without secrets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProbeFailed {
+    /// What happened.
+    pub why: String,
+}
+
+/// Tries sites: the boundary to their providers.
+#[async_trait]
+pub trait SiteProber: Send + Sync {
+    /// Asks the site's provider who it is, with the stored secrets, those in `fresh` standing over them.
+    async fn probe(&self, site: &Site, fresh: &NewSecrets) -> Result<Probed, ProbeFailed>;
+}
+
+/// The router over these parts.
+pub fn router(parts: Parts) -> Router {
+    let limits = parts.limits;
+    let app: App = Arc::new(AppState {
+        rates: RateLimiter::new(limits.rate),
+        refusals: RateLimiter::new(AUDITED_REFUSALS),
+        streams: Arc::new(Semaphore::new(limits.max_streams)),
+        parts,
+    });
+    let (routes, access) = surface().into_router();
+    guard::guarded(routes, app.clone(), access).with_state(app)
+}

@@ -1,0 +1,243 @@
+//! The fleet at a glance: counts, what needs attention, how long stages take.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use lattice_api::explanation::Subject;
+use lattice_api::fleet::{Fleet, FleetCount, Incident, Severity, StageStats, StageStatsList};
+use lattice_core::explain::NextAction;
+use lattice_core::ids::{NodeId, SiteId};
+use lattice_core::job::{Job, JobStatus, StageName};
+use lattice_core::node::{Availability, DownCause, HoldKind, Node, NodeState, Status};
+use lattice_core::time::{Timestamp, human};
+use lattice_store::{JobFilter, NodeFilter, NodeSort, PAGE_MAX, PageRequest};
+use strum::VariantArray;
+
+use super::App;
+use super::jobs::explanation_of as explain_job;
+use super::node_view::{explain, millis};
+use super::rows::{NodeFile, site_names};
+use crate::error::Answer;
+
+/// Incidents that are shown: more than a person works through before looking again.
+const INCIDENTS: usize = 100;
+
+/// Nodes of one site that fall silent within this time of each other are one incident.
+const TOGETHER: Duration = Duration::from_secs(30);
+
+/// Counts and incidents.
+pub async fn fleet(State(app): State<App>) -> Answer<Json<Fleet>> {
+    let now = app.clock.now();
+    let seq = app.store.last_event().await?;
+    let mut counts: BTreeMap<NodeState, u64> = BTreeMap::new();
+    for count in app.store.node_counts().await? {
+        if count.state.status != Status::Deleted {
+            *counts.entry(count.state).or_default() += count.nodes;
+        }
+    }
+    let usable = counts.get(&NodeState::new(Status::Active, Availability::Ready)).copied().unwrap_or(0);
+    let schedulable = usable.saturating_sub(held(&app, now).await?);
+    let attention = attention(&app, now).await?;
+    let nodes = counts.values().sum();
+    let counts = counts
+        .into_iter()
+        .filter(|(_, nodes)| *nodes > 0)
+        .map(|(state, nodes)| FleetCount { status: state.status, availability: state.availability, nodes })
+        .collect();
+    Ok(Json(Fleet { at: now, seq, nodes, schedulable, counts, attention }))
+}
+
+/// Active and ready nodes that a hold keeps from being scheduled.
+async fn held(app: &App, now: Timestamp) -> Answer<u64> {
+    let mut held: HashSet<NodeId> = HashSet::new();
+    for kind in HoldKind::VARIANTS {
+        let filter = NodeFilter {
+            statuses: vec![Status::Active],
+            availabilities: vec![Availability::Ready],
+            hold: Some(*kind),
+            ..NodeFilter::default()
+        };
+        let mut page = PageRequest::first(PAGE_MAX);
+        loop {
+            let found = app.store.nodes(&filter, NodeSort::Hostname, &page).await?;
+            held.extend(found.items.iter().filter(|node| !node.is_schedulable(now)).map(|node| node.id));
+            let Some(next) = found.next else { break };
+            page.cursor = Some(next);
+        }
+    }
+    Ok(held.len() as u64)
+}
+
+/// What needs a person: jobs that stopped, then nodes that no such job explains.
+async fn attention(app: &App, now: Timestamp) -> Answer<Vec<Incident>> {
+    let sites = site_names(app).await?;
+    let mut incidents = Vec::new();
+    let mut explained: HashSet<NodeId> = HashSet::new();
+    let stopped = JobFilter {
+        statuses: vec![JobStatus::FailedManualIntervention, JobStatus::FailedRetryable],
+        ..JobFilter::default()
+    };
+    for summary in app.store.jobs(&stopped, &PageRequest::first(INCIDENTS)).await?.items {
+        let Some(job) = app.store.job(summary.id).await? else { continue };
+        explained.insert(job.node);
+        let site = sites.get(&job.site).map(String::as_str).unwrap_or_default();
+        incidents.push(of_job(&job, site, now));
+    }
+    incidents.extend(of_nodes(app, &explained, now).await?);
+    incidents.sort_by_key(|incident| (std::cmp::Reverse(incident.severity), incident.since));
+    incidents.truncate(INCIDENTS);
+    Ok(incidents)
+}
+
+fn of_job(job: &Job, site: &str, now: Timestamp) -> Incident {
+    let said = explain_job(job, site, now);
+    let failure = job.state.failure.as_ref();
+    let since = failure.map_or(job.updated_at, |failure| failure.at);
+    let severity = match job.state.status {
+        JobStatus::FailedManualIntervention => Severity::Critical,
+        JobStatus::FailedRetryable
+        | JobStatus::Pending
+        | JobStatus::Running
+        | JobStatus::Completed
+        | JobStatus::Cancelled
+        | JobStatus::Compensating
+        | JobStatus::Reconciled => Severity::Warning,
+    };
+    Incident {
+        severity,
+        subjects: vec![node_subject(job.node, &job.hostname), said.subject],
+        title: format!("{}: {} stopped at {}", job.hostname, job.kind, job.state.stage),
+        mark: failure.map_or_else(|| job.state.status.to_string(), |failure| failure.class.to_string()),
+        evidence: said.because.into_iter().map(|reason| reason.fact).collect(),
+        since,
+        age_ms: millis(now.since(since)),
+        next: said.next_actions.into_iter().next().unwrap_or_else(|| look_at(&job.hostname)),
+    }
+}
+
+fn look_at(hostname: &str) -> lattice_api::error::NextStep {
+    NextAction::run(format!("lattice explain node {hostname}"), "says what it waits for and what would help").into()
+}
+
+fn node_subject(id: NodeId, hostname: &str) -> Subject {
+    Subject { kind: "node".to_owned(), id: id.to_string(), name: hostname.to_owned() }
+}
+
+/// Incidents of nodes; those of one site that fell silent together are one.
+async fn of_nodes(app: &App, explained: &HashSet<NodeId>, now: Timestamp) -> Answer<Vec<Incident>> {
+    let filter = NodeFilter { needs_attention: true, ..NodeFilter::default() };
+    let page = app.store.nodes(&filter, NodeSort::Newest, &PageRequest::first(PAGE_MAX)).await?;
+    let mut silent: BTreeMap<SiteId, Vec<Silent>> = BTreeMap::new();
+    let mut incidents = Vec::new();
+    for summary in page.items.into_iter().filter(|node| !explained.contains(&node.id)) {
+        if summary.down_cause == Some(DownCause::HeartbeatLost) {
+            let silence = Silent { since: summary.availability_since, id: summary.id, hostname: summary.hostname };
+            silent.entry(summary.site).or_default().push(silence);
+        } else if incidents.len() < INCIDENTS {
+            if let Some(node) = app.store.node(summary.id).await? {
+                incidents.push(of_node(app, node, now).await?);
+            }
+        }
+    }
+    for nodes in silent.into_values() {
+        for group in together(nodes) {
+            match group.as_slice() {
+                [one] => {
+                    if let Some(node) = app.store.node(one.id).await? {
+                        incidents.push(of_node(app, node, now).await?);
+                    }
+                }
+                several => incidents.push(of_group(several, now)),
+            }
+        }
+    }
+    Ok(incidents)
+}
+
+struct Silent {
+    since: Timestamp,
+    id: NodeId,
+    hostname: String,
+}
+
+/// Cuts silences into groups wherever more than [`TOGETHER`] lies between one and the next.
+fn together(mut nodes: Vec<Silent>) -> Vec<Vec<Silent>> {
+    nodes.sort_by_key(|node| node.since);
+    let mut groups: Vec<Vec<Silent>> = Vec::new();
+    for node in nodes {
+        let last =
+            groups.last_mut().filter(|group| group.last().is_some_and(|last| node.since.since(last.since) <= TOGETHER));
+        match last {
+            Some(group) => group.push(node),
+            None => groups.push(vec![node]),
+        }
+    }
+    groups
+}
+
+fn of_group(nodes: &[Silent], now: Timestamp) -> Incident {
+    /// Names that stand in the evidence; the subjects have all of them.
+    const NAMED: usize = 8;
+    let first = nodes.first().map_or(now, |node| node.since);
+    let last = nodes.last().map_or(now, |node| node.since);
+    let names: Vec<&str> = nodes.iter().take(NAMED).map(|node| node.hostname.as_str()).collect();
+    let more = nodes.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let look = nodes.first().map_or_else(String::new, |node| node.hostname.clone());
+    Incident {
+        severity: Severity::Critical,
+        subjects: nodes.iter().map(|node| node_subject(node.id, &node.hostname)).collect(),
+        title: format!("{} nodes lost their heartbeat within {}", nodes.len(), human(last.since(first))),
+        mark: "one incident".to_owned(),
+        evidence: vec![
+            format!("{}{more}", names.join(", ")),
+            "together means one cause: look at their switch, their power, their network first".to_owned(),
+        ],
+        since: first,
+        age_ms: millis(now.since(first)),
+        next: look_at(&look),
+    }
+}
+
+async fn of_node(app: &App, node: Node, now: Timestamp) -> Answer<Incident> {
+    let file = NodeFile::open(app, node, now).await?;
+    let said = explain(&file, now);
+    let node = &file.node;
+    let severity = match node.state.availability {
+        Availability::Degraded | Availability::Booting => Severity::Warning,
+        Availability::Unknown
+        | Availability::Ready
+        | Availability::Down
+        | Availability::Draining
+        | Availability::Drained
+        | Availability::Failed => Severity::Critical,
+    };
+    let since = node.status_since.max(node.availability_since);
+    Ok(Incident {
+        severity,
+        title: format!("{}: {}", node.hostname, said.summary),
+        mark: node.state.to_string(),
+        evidence: said.because.into_iter().map(|reason| reason.fact).collect(),
+        since,
+        age_ms: millis(now.since(since)),
+        next: said.next_actions.into_iter().next().unwrap_or_else(|| look_at(&node.hostname)),
+        subjects: vec![said.subject],
+    })
+}
+
+/// How long stages have taken.
+pub async fn stage_stats(State(app): State<App>) -> Answer<Json<StageStatsList>> {
+    let times = app.store.stage_times(StageName::VARIANTS, None).await?;
+    let stages = times
+        .into_iter()
+        .map(|times| StageStats {
+            stage: times.stage,
+            runs: times.runs as u64,
+            p50_ms: millis(times.p50),
+            p95_ms: millis(times.p95),
+        })
+        .collect();
+    Ok(Json(StageStatsList { stages }))
+}

@@ -1,0 +1,184 @@
+//! The operator's verbs on a node: parsed, decided by core, committed, and the job's driver woken.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use lattice_api::node::{ActOnNode, NodeActionAnswer, NodeVerb};
+use lattice_core::change::Change;
+use lattice_core::command::node::{self as commands, Known, ResumeNode};
+use lattice_core::command::{Planned, Refused, Request};
+use lattice_core::explain::{Code, NextAction};
+use lattice_core::ids::JobId;
+use lattice_core::job::OperatorAction;
+use lattice_core::node::availability::Effect;
+use lattice_core::node::{Node, NodeState};
+
+use super::App;
+use super::extract::{Committed, Write};
+use super::jobs;
+use super::nodes::present;
+use super::rows::{NodeFile, find_node};
+use crate::error::{Answer, Refusal};
+
+/// `POST /nodes/{id}/{verb}`.
+pub async fn act(
+    State(app): State<App>,
+    Path((node, verb)): Path<(String, String)>,
+    write: Write<ActOnNode>,
+) -> Answer<Json<NodeActionAnswer>> {
+    let verb = parse(&verb)?;
+    check_fields(verb, &write.body)?;
+    let node = find_node(&app, &node).await?;
+    if write.earlier.is_some() {
+        return repeated(&app, &node, write.earlier.as_ref().and_then(|earlier| earlier.job)).await;
+    }
+    write.check_version(node.generation)?;
+    let file = NodeFile::open(&app, node, write.at).await?;
+    let request = write.request(&*app.ids, &write.body.reason);
+    let planned =
+        match plan(verb, &file.known(), &request, &write.body).map_err(|refused| Refusal::explained(&refused))? {
+            Plan::Commit(planned) => *planned,
+            Plan::Live(job) => return unchanged(&app, &file.node, Some(job)).await,
+            Plan::ResumeJob(job) => return resume_job(&app, &write, &file.node, job).await,
+        };
+    carry_out(&app, &write, &file.node, planned).await
+}
+
+fn parse(verb: &str) -> Answer<NodeVerb> {
+    verb.parse().map_err(|_| {
+        use strum::VariantArray;
+        let known: Vec<String> = NodeVerb::VARIANTS.iter().map(ToString::to_string).collect();
+        let given: String = verb.chars().take(40).collect();
+        Refusal::new(Code::NotFound, format!("a node has no verb `{given}`"))
+            .because(format!("it has {}", known.join(", ")))
+            .next(NextAction::Fix { what: "see /api/v1/openapi.json".to_owned() })
+    })
+}
+
+/// Fields that only one verb takes are refused on the others: ignoring them would not do what was asked.
+fn check_fields(verb: NodeVerb, body: &ActOnNode) -> Answer<()> {
+    if body.urgent.is_some() && verb != NodeVerb::Drain {
+        return Err(Refusal::malformed("urgent", format!("is only for `drain`, not for `{verb}`")));
+    }
+    if body.disposal.is_some() && verb != NodeVerb::Retire {
+        return Err(Refusal::malformed("disposal", format!("is only for `retire`, not for `{verb}`")));
+    }
+    Ok(())
+}
+
+enum Plan {
+    Commit(Box<Planned>),
+    Live(JobId),
+    ResumeJob(JobId),
+}
+
+fn plan(verb: NodeVerb, known: &Known, request: &Request, body: &ActOnNode) -> Result<Plan, Refused> {
+    let planned = match verb {
+        NodeVerb::Drain => commands::drain(known, request, body.urgent.unwrap_or(false)),
+        NodeVerb::Undrain => commands::undrain(known, request),
+        NodeVerb::Disable => commands::disable(known, request),
+        NodeVerb::Enable => commands::enable(known, request),
+        NodeVerb::Reboot => commands::reboot(known, request),
+        NodeVerb::Quarantine => commands::quarantine(known, request),
+        NodeVerb::Recover => commands::recover(known, request),
+        NodeVerb::Retire => commands::retire(known, request, body.disposal.unwrap_or_default()),
+        NodeVerb::Reactivate => commands::reactivate(known, request),
+        NodeVerb::Remove => commands::remove(known, request),
+        NodeVerb::Withdraw => commands::withdraw(known, request),
+        NodeVerb::Resume => {
+            return Ok(match commands::resume(known, request)? {
+                ResumeNode::Live(job) => Plan::Live(job),
+                ResumeNode::Job(job) => Plan::ResumeJob(job),
+                ResumeNode::Created(planned) => Plan::Commit(planned),
+            });
+        }
+    }?;
+    Ok(Plan::Commit(Box::new(planned)))
+}
+
+async fn carry_out(
+    app: &App,
+    write: &Write<ActOnNode>,
+    before: &Node,
+    planned: Planned,
+) -> Answer<Json<NodeActionAnswer>> {
+    let after = state_after(&planned, before.state);
+    let effects = planned.effects.iter().map(|effect| in_words(*effect).to_owned()).collect();
+    let is_dry = write.body.dry_run.unwrap_or(false);
+    let job_id = planned.job.filter(|_| !is_dry);
+    if !is_dry {
+        match write.commit(app, planned.commit).await? {
+            Committed::Now => {}
+            Committed::Earlier(earlier) => return repeated(app, before, earlier.job).await,
+        }
+        if let Some(job) = planned.job.or(before.owning_job) {
+            (app.wake)(job);
+        }
+    }
+    let node = present(app, before.id).await?;
+    Ok(Json(NodeActionAnswer { changed: !is_dry, before: before.state, after, effects, job_id, node }))
+}
+
+fn state_after(planned: &Planned, before: NodeState) -> NodeState {
+    let changed = planned
+        .commit
+        .changes
+        .iter()
+        .find_map(|change| if let Change::Node(change) = change { Some(change.after.state) } else { None });
+    changed.unwrap_or(before)
+}
+
+/// The node's job failed: it is that job that is resumed.
+async fn resume_job(app: &App, write: &Write<ActOnNode>, node: &Node, job: JobId) -> Answer<Json<NodeActionAnswer>> {
+    if write.body.dry_run == Some(true) {
+        return unchanged(app, node, Some(job)).await;
+    }
+    let asked = lattice_core::command::job::Asked {
+        action: OperatorAction::Resume,
+        decisions: lattice_core::job::Decisions::default(),
+        observed: None,
+    };
+    let changed = jobs::carry_out(app, write, &write.body.reason, job, &asked).await?;
+    let view = present(app, node.id).await?;
+    let after = NodeState::new(view.row.status, view.row.availability);
+    let answer =
+        NodeActionAnswer { changed, before: node.state, after, effects: Vec::new(), job_id: Some(job), node: view };
+    Ok(Json(answer))
+}
+
+async fn unchanged(app: &App, node: &Node, job: Option<JobId>) -> Answer<Json<NodeActionAnswer>> {
+    let view = present(app, node.id).await?;
+    let answer = NodeActionAnswer {
+        changed: false,
+        before: node.state,
+        after: node.state,
+        effects: Vec::new(),
+        job_id: job,
+        node: view,
+    };
+    Ok(Json(answer))
+}
+
+/// A repeat of a request that was carried out: it changed the node then, and changes nothing now.
+async fn repeated(app: &App, node: &Node, job: Option<JobId>) -> Answer<Json<NodeActionAnswer>> {
+    let mut answer = unchanged(app, node, job).await?;
+    answer.changed = true;
+    Ok(answer)
+}
+
+const fn in_words(effect: Effect) -> &'static str {
+    match effect {
+        Effect::StartDeadline => "a boot deadline starts",
+        Effect::Alert => "operators are alerted",
+        Effect::BmcCheck => "the provider is asked for an out-of-band check",
+        Effect::ReleaseOwnership => "its ownership is released",
+        Effect::EvaluateRequeue => "its allocations are requeued or failed, by their policy",
+        Effect::RequestCheckpoint => "checkpointable allocations are asked to checkpoint",
+        Effect::SetDrainIntent => "recovery ends in drained from now on",
+        Effect::ClearDrainIntent => "recovery ends in ready again",
+        Effect::BootAgain => "its boot is tried again",
+        Effect::ProviderBoots => "its provider boots the assigned image",
+        Effect::Deprioritise => "it is placed last",
+        Effect::HoldDisabled => "the hold `disabled` is set",
+        Effect::ClearDisabled => "the hold `disabled` is cleared",
+    }
+}

@@ -1,0 +1,172 @@
+//! Onboardings: jobs of that kind, in the words of S5 4.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use lattice_api::job::{ActOnJob, JobActionAnswer, JobQuery, JobRow};
+use lattice_api::onboarding::{CreateOnboarding, OnboardingAccepted, OnboardingView};
+use lattice_api::page::Page;
+use lattice_core::command::create;
+use lattice_core::explain::{Code, NextAction};
+use lattice_core::ids::{JobId, NodeId, ProfileId};
+use lattice_core::job::{Job, JobInput, JobKind, JobStatus};
+use lattice_core::site::{Site, SiteProvider};
+
+use super::App;
+use super::extract::{Committed, Earlier, Query, Write};
+use super::jobs;
+use super::nodes::sku_named;
+use super::rows::{find_job, find_site};
+use crate::error::{Answer, Refusal};
+
+/// One page, newest first.
+pub async fn list(State(app): State<App>, Query(query): Query<JobQuery>) -> Answer<Json<Page<JobRow>>> {
+    if query.kind.is_some_and(|kind| kind != JobKind::Onboarding) {
+        return Err(Refusal::malformed("kind", "can only be `onboarding` here"));
+    }
+    jobs::page(&app, JobQuery { kind: Some(JobKind::Onboarding), ..query }).await.map(Json)
+}
+
+/// Accepts an onboarding. spec: S5 4.1
+pub async fn create(State(app): State<App>, write: Write<CreateOnboarding>) -> Answer<Response> {
+    if let Some(earlier) = &write.earlier {
+        return repeated(&app, earlier).await;
+    }
+    let body = &write.body;
+    let site = site_named(&app, &body.site_id).await?;
+    check_profile(&site, body.profile_id)?;
+    let sku = sku_named(&app, "sku_id", &body.sku_id).await?;
+    let new = create::NewNode {
+        site: &site,
+        sku: &sku,
+        hostname: body.hostname.clone(),
+        class: body.class.unwrap_or_default(),
+    };
+    let request = write.request(&*app.ids, &body.reason);
+    let planned = match &site.provider {
+        SiteProvider::Maas(_) => {
+            let ipmi_ip = body.ipmi_ip.as_deref().ok_or_else(|| {
+                Refusal::invalid("ipmi_ip", "is needed at a MAAS site: the address of the machine's BMC")
+            })?;
+            create::maas(&request, &new, ipmi_ip, body.pxe_mac.clone())
+        }
+        SiteProvider::Lxd(_) => {
+            no_hardware(body)?;
+            create::lxd(&request, &new)
+        }
+        SiteProvider::Manual => return Err(by_hand(&site, body)),
+    };
+    let planned = planned.map_err(|refused| Refusal::explained(&refused))?;
+    let (node, job) = (planned.node, planned.job);
+    match write.commit(&app, planned.commit).await? {
+        Committed::Now => {}
+        Committed::Earlier(earlier) => return repeated(&app, &earlier).await,
+    }
+    let job = job.ok_or_else(|| Refusal::new(Code::Internal, "an onboarding was decided without a job"))?;
+    (app.wake)(job);
+    Ok(accepted(job, node, JobStatus::Pending))
+}
+
+fn accepted(onboarding_id: JobId, node_id: NodeId, status: JobStatus) -> Response {
+    (StatusCode::ACCEPTED, Json(OnboardingAccepted { onboarding_id, node_id, status })).into_response()
+}
+
+async fn repeated(app: &App, earlier: &Earlier) -> Answer<Response> {
+    match (earlier.job, earlier.node) {
+        (Some(job), Some(node)) => {
+            let job = find_job(app, &job.to_string()).await?;
+            Ok(accepted(job.id, node, job.state.status))
+        }
+        (Some(_) | None, _) => Err(Refusal::new(Code::KeyReused, "the idempotency key was used for something else")),
+    }
+}
+
+async fn site_named(app: &App, text: &str) -> Answer<Site> {
+    find_site(app, text).await.map_err(|_| {
+        Refusal::invalid("site_id", format!("names the site `{text}`, which does not exist"))
+            .next(NextAction::run("lattice site list", "shows those that there are"))
+    })
+}
+
+/// A site has one implicit profile until profiles have rows of their own. spec: S5 3.7
+fn check_profile(site: &Site, profile: Option<ProfileId>) -> Answer<()> {
+    match profile {
+        Some(profile) if profile.uuid() != site.id.uuid() => Err(Refusal::invalid(
+            "profile_id",
+            format!("must be {}, the one implicit profile of site {}, or absent", site.id, site.name),
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn no_hardware(body: &CreateOnboarding) -> Answer<()> {
+    for (field, value) in [("ipmi_ip", &body.ipmi_ip), ("pxe_mac", &body.pxe_mac)] {
+        if value.is_some() {
+            return Err(Refusal::invalid(field, "has no meaning at an LXD site: instances have no BMC and no PXE"));
+        }
+    }
+    Ok(())
+}
+
+fn by_hand(site: &Site, body: &CreateOnboarding) -> Refusal {
+    let command = format!("lattice node create {} --sku {} --site {}", body.hostname, body.sku_id, site.name);
+    Refusal::invalid("site_id", format!("names {}, whose nodes are bootstrapped by hand", site.name))
+        .next(NextAction::run(command, "creates the node and prints its bootstrap command"))
+}
+
+/// One onboarding with its stages. spec: S5 4.2.1
+pub async fn get(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<OnboardingView>> {
+    let job = onboarding(&app, &id).await?;
+    let view = jobs::view(&app, job).await?;
+    let (flow, ipmi_ip, pxe_mac) = match view.input {
+        JobInput::OnboardMaas { ipmi_ip, pxe_mac, .. } => ("maas", Some(ipmi_ip), pxe_mac),
+        JobInput::OnboardLxd { .. } => ("lxd", None, None),
+        JobInput::OnboardManual { .. } => ("manual", None, None),
+        JobInput::Drain { .. } | JobInput::Retire { .. } | JobInput::Remove => ("none", None, None),
+    };
+    Ok(Json(OnboardingView {
+        onboarding_id: view.row.id,
+        batch_id: view.row.batch_id,
+        node_id: view.row.node_id,
+        site_id: view.row.site_id,
+        hostname: view.row.hostname,
+        flow: flow.to_owned(),
+        ipmi_ip,
+        pxe_mac,
+        provider_ref: view.outputs.provider_ref,
+        requested_by: view.requested_by.name,
+        status: view.row.status,
+        current_stage: view.row.stage.to_string(),
+        current_attempt: view.row.attempt,
+        failure: view.failure,
+        requested_at: view.row.created_at,
+        started_at: view.started_at,
+        completed_at: view.row.finished_at,
+        updated_at: view.row.updated_at,
+        stages: view.stages,
+        actions: view.actions,
+        events: view.events,
+    }))
+}
+
+/// `POST /onboardings/{id}/{action}`. spec: S5 4.15
+pub async fn act(
+    State(app): State<App>,
+    Path((id, action)): Path<(String, String)>,
+    write: Write<ActOnJob>,
+) -> Answer<Json<JobActionAnswer>> {
+    let action = jobs::parse_action(&action)?;
+    onboarding(&app, &id).await?;
+    jobs::answer(&app, &id, action, write).await.map(Json)
+}
+
+async fn onboarding(app: &App, id: &str) -> Answer<Job> {
+    let job = find_job(app, id).await?;
+    match job.kind {
+        JobKind::Onboarding => Ok(job),
+        JobKind::Drain | JobKind::Retire | JobKind::Remove => Err(Refusal::not_found("onboarding", id)
+            .because(format!("job {id} is a {} job", job.kind))
+            .next(NextAction::run(format!("lattice job get {id}"), "shows it"))),
+    }
+}

@@ -1,0 +1,109 @@
+//! Finds rows by what people call them, and what is known about a node when something is asked of it.
+
+use std::collections::HashMap;
+
+use lattice_core::command::node::Known;
+use lattice_core::ids::{JobId, NodeId, SiteId};
+use lattice_core::job::Job;
+use lattice_core::node::health;
+use lattice_core::node::machine::Health;
+use lattice_core::node::{HostFacts, Node};
+use lattice_core::site::Site;
+use lattice_core::sku::Sku;
+use lattice_core::time::Timestamp;
+
+use super::App;
+use super::extract::parse_id;
+use crate::error::{Answer, Refusal};
+
+/// The node of that id or hostname; deleted ones only by their id.
+pub async fn find_node(app: &App, text: &str) -> Answer<Node> {
+    let found = match text.parse::<NodeId>() {
+        Ok(id) => app.store.node(id).await?,
+        Err(_) => app.store.node_by_hostname(&text.to_ascii_lowercase()).await?,
+    };
+    found.ok_or_else(|| Refusal::not_found("node", text))
+}
+
+/// The site of that id or name.
+pub async fn find_site(app: &App, text: &str) -> Answer<Site> {
+    let found = match text.parse::<SiteId>() {
+        Ok(id) => app.store.site(id).await?,
+        Err(_) => app.store.site_by_name(text).await?,
+    };
+    found.ok_or_else(|| Refusal::not_found("site", text))
+}
+
+/// The site that a stored row names: it cannot be missing.
+pub async fn site_of(app: &App, id: SiteId) -> Answer<Site> {
+    app.store.site(id).await?.ok_or_else(|| Refusal::not_found("site", &id.to_string()))
+}
+
+/// The SKU of that name.
+pub async fn find_sku(app: &App, name: &str) -> Answer<Sku> {
+    app.store.sku(name).await?.ok_or_else(|| Refusal::not_found("sku", name))
+}
+
+/// The job of that id.
+pub async fn find_job(app: &App, text: &str) -> Answer<Job> {
+    let id: JobId = parse_id("job", text)?;
+    app.store.job(id).await?.ok_or_else(|| Refusal::not_found("job", text))
+}
+
+/// Names of all sites.
+pub async fn site_names(app: &App) -> Answer<HashMap<SiteId, String>> {
+    Ok(app.store.sites().await?.into_iter().map(|site| (site.id, site.name)).collect())
+}
+
+/// A node with everything that a decision about it, or an explanation of it, needs.
+pub struct NodeFile {
+    /// Its row.
+    pub node: Node,
+    /// Its site.
+    pub site: Site,
+    /// Its unfinished or failed job, if one stands.
+    pub job: Option<Job>,
+    /// What its agent found on the host.
+    pub facts: Option<HostFacts>,
+    /// Its health as the agent last showed it, against its SKU.
+    pub health: Health,
+    /// When it was heard last, if this server knows.
+    pub heard_at: Option<Timestamp>,
+    /// Work that runs on it, as its agent last said.
+    pub live_allocations: u32,
+}
+
+impl NodeFile {
+    /// Reads what belongs to a node.
+    pub async fn open(app: &App, node: Node, now: Timestamp) -> Answer<Self> {
+        let site = site_of(app, node.site).await?;
+        let job = app.store.live_job(node.id).await?;
+        let facts = app.store.host_facts(node.id).await?.map(|(facts, _)| facts);
+        let heard_at = heard_at(app, &node);
+        // Silence longer than the window makes every earlier report old. spec: S1 "Heartbeat Protocol"
+        let is_fresh = heard_at.is_some_and(|at| now.since(at) <= site.heartbeat.times(node.class).window());
+        let sku = app.store.sku(&node.sku).await?;
+        let health = match (&facts, sku) {
+            (Some(facts), Some(sku)) if is_fresh => health::check(&sku, facts, node.fingerprint.as_deref()),
+            (Some(_) | None, _) => Health::NotReported,
+        };
+        let live_allocations = app.registry.vitals(node.id).map_or(0, |vitals| vitals.allocations);
+        Ok(Self { node, site, job, facts, health, heard_at, live_allocations })
+    }
+
+    /// As commands take it.
+    pub fn known(&self) -> Known<'_> {
+        Known {
+            node: &self.node,
+            job: self.job.as_ref(),
+            health: self.health.clone(),
+            live_allocations: self.live_allocations,
+            site: &self.site,
+        }
+    }
+}
+
+/// When a node was heard last: only of a node whose agent has registered; others were merely admitted.
+pub fn heard_at(app: &App, node: &Node) -> Option<Timestamp> {
+    node.boot_id.as_ref().and_then(|_| app.registry.last_heard(node.id))
+}

@@ -1,0 +1,232 @@
+//! What a site must look like, and where its secrets are kept: pure.
+
+use lattice_api::site::{PatchSite, SiteCredentials};
+use lattice_core::ids::SiteId;
+use lattice_core::secret::Secret;
+use lattice_core::site::{Site, SiteProvider};
+use lattice_core::time::Timestamp;
+use lattice_providers::secret::{SecretObject, SecretPath};
+use serde_json::Value;
+
+use super::NewSecrets;
+use crate::error::{Answer, Refusal};
+
+/// The fields of each kind that name where a secret is kept, and the last part of that path. spec: S5 3.2
+const MAAS_PATHS: [(&str, &str); 3] = [
+    ("api_token_path", "api-token"),
+    ("default_power_creds_path", "power/default"),
+    ("deploy_password_path", "deploy-password"),
+];
+const LXD_PATHS: [(&str, &str); 3] =
+    [("client_cert_path", "client-cert"), ("client_key_path", "client-key"), ("server_cert_path", "server-cert")];
+
+/// A provider from a request: settings as given, paths of secrets as the server keeps them.
+pub fn provider(id: SiteId, given: &Value) -> Answer<SiteProvider> {
+    let Some(fields) = given.as_object() else {
+        return Err(Refusal::malformed("provider", "must be an object with a `kind`"));
+    };
+    let kind = fields.get("kind").and_then(Value::as_str);
+    let (root, paths) = match kind {
+        Some("maas") => ("kv/maas-sites", MAAS_PATHS),
+        Some("lxd") => ("kv/lxd-sites", LXD_PATHS),
+        Some("manual") => {
+            return Err(Refusal::invalid(
+                "provider.kind",
+                "cannot be `manual`: the one such site, `local`, is built in",
+            ));
+        }
+        Some(_) | None => return Err(Refusal::malformed("provider.kind", "must be `maas` or `lxd`")),
+    };
+    let mut fields = fields.clone();
+    for (field, tail) in paths {
+        if fields.contains_key(field) {
+            return Err(Refusal::invalid(&format!("provider.{field}"), "is chosen by the server: leave it out"));
+        }
+        fields.insert(field.to_owned(), format!("{root}/{id}/{tail}").into());
+    }
+    parse(Value::Object(fields))
+}
+
+/// Parsed by its kind, so that an error names the field within it.
+fn parse(mut value: Value) -> Answer<SiteProvider> {
+    let kind = value.as_object_mut().and_then(|fields| fields.remove("kind"));
+    match kind.as_ref().and_then(Value::as_str) {
+        Some("maas") => settings(value).map(SiteProvider::Maas),
+        Some("lxd") => settings(value).map(SiteProvider::Lxd),
+        Some("manual") => Ok(SiteProvider::Manual),
+        Some(_) | None => Err(Refusal::malformed("provider.kind", "must be `maas` or `lxd`")),
+    }
+}
+
+fn settings<T: serde::de::DeserializeOwned>(value: Value) -> Answer<T> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let message = error.inner().to_string();
+        let leaf = ["missing field `", "unknown field `"]
+            .iter()
+            .find_map(|prefix| message.strip_prefix(prefix).and_then(|rest| rest.split('`').next()).map(str::to_owned));
+        let path = error.path().to_string();
+        let field = match (path.as_str(), leaf) {
+            (".", Some(leaf)) => format!("provider.{leaf}"),
+            (path, Some(leaf)) if path != leaf => format!("provider.{path}.{leaf}"),
+            (path, _) => format!("provider.{path}"),
+        };
+        Refusal::malformed(&field, format!("is not right: {message}"))
+    })
+}
+
+/// The site after a patch.
+pub fn patched(site: Site, patch: &PatchSite, now: Timestamp) -> Answer<Site> {
+    let provider = match &patch.provider {
+        Some(changes) => merged(&site.provider, changes)?,
+        None => site.provider,
+    };
+    let after = Site {
+        provider,
+        region_code: patch.region_code.clone().unwrap_or(site.region_code),
+        status: patch.status.unwrap_or(site.status),
+        heartbeat: patch.heartbeat.unwrap_or(site.heartbeat),
+        updated_at: now,
+        generation: site.generation.next(),
+        id: site.id,
+        name: site.name,
+        created_at: site.created_at,
+    };
+    check(&after)?;
+    Ok(after)
+}
+
+/// JSON merge patch (RFC 7396) of a provider's settings.
+fn merged(provider: &SiteProvider, changes: &Value) -> Answer<SiteProvider> {
+    let Some(fields) = changes.as_object() else {
+        return Err(Refusal::malformed("provider", "must be an object"));
+    };
+    if let Some(kind) = fields.get("kind").filter(|kind| kind.as_str() != Some(provider.kind())) {
+        return Err(Refusal::invalid("provider.kind", format!("is {} and cannot become {kind}", provider.kind())));
+    }
+    if let Some((field, _)) = MAAS_PATHS.iter().chain(&LXD_PATHS).find(|(field, _)| fields.contains_key(*field)) {
+        return Err(Refusal::invalid(&format!("provider.{field}"), "is chosen by the server and does not change"));
+    }
+    let mut value = serde_json::to_value(provider).expect("a provider has only text keys");
+    merge(&mut value, changes);
+    parse(value)
+}
+
+fn merge(target: &mut Value, patch: &Value) {
+    let (Some(fields), Some(changes)) = (target.as_object_mut(), patch.as_object()) else {
+        *target = patch.clone();
+        return;
+    };
+    for (name, change) in changes {
+        if change.is_null() {
+            fields.remove(name);
+        } else {
+            merge(fields.entry(name.clone()).or_insert(Value::Null), change);
+        }
+    }
+}
+
+/// Values that are well formed and would not work.
+pub fn check(site: &Site) -> Answer<()> {
+    let named = (1..=63).contains(&site.name.len())
+        && site.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+    if !named {
+        return Err(Refusal::invalid("name", "must be 1 to 63 lower-case letters, digits and hyphens, such as dc1"));
+    }
+    if !(1..=63).contains(&site.region_code.len()) {
+        return Err(Refusal::invalid("region_code", "must have 1 to 63 characters"));
+    }
+    let heartbeat = &site.heartbeat;
+    for (name, times) in
+        [("standard", heartbeat.standard), ("sensitive", heartbeat.sensitive), ("borrowed", heartbeat.borrowed)]
+    {
+        if times.window_ms <= heartbeat.interval_ms {
+            let field = format!("heartbeat.{name}.window_ms");
+            return Err(Refusal::invalid(&field, "must be longer than `interval_ms`: else every node is degraded"));
+        }
+    }
+    match &site.provider {
+        SiteProvider::Manual => Ok(()),
+        SiteProvider::Maas(maas) => check_url("provider.api_base_url", &maas.api_base_url),
+        SiteProvider::Lxd(lxd) => check_url("provider.api_url", &lxd.api_url),
+    }
+}
+
+fn check_url(field: &str, text: &str) -> Answer<()> {
+    let uri = text.parse::<http::Uri>().ok();
+    let fine = uri.as_ref().is_some_and(|uri| {
+        matches!(uri.scheme_str(), Some("http" | "https"))
+            && uri.host().is_some_and(|host| !host.is_empty())
+            && uri.query().is_none()
+            && uri.authority().is_some_and(|authority| !authority.as_str().contains('@'))
+    });
+    if fine {
+        return Ok(());
+    }
+    let problem = "must be an address such as https://10.0.0.1:5240/MAAS, without a login and without a query";
+    Err(Refusal::invalid(field, problem))
+}
+
+/// Where every secret that a provider needs is kept.
+pub fn secret_paths(provider: &SiteProvider) -> Answer<Vec<SecretPath>> {
+    let texts = match provider {
+        SiteProvider::Manual => return Ok(Vec::new()),
+        SiteProvider::Maas(maas) => [&maas.api_token_path, &maas.default_power_creds_path, &maas.deploy_password_path],
+        SiteProvider::Lxd(lxd) => [&lxd.client_cert_path, &lxd.client_key_path, &lxd.server_cert_path],
+    };
+    texts.into_iter().map(|text| path(text)).collect()
+}
+
+fn path(text: &str) -> Answer<SecretPath> {
+    text.parse().map_err(|_| Refusal::invalid("provider", "has a path of a secret that cannot be one"))
+}
+
+/// The secrets of a request, each with its place; refused when the site's kind does not take one of them.
+pub fn credentials(site: &Site, given: &SiteCredentials) -> Answer<NewSecrets> {
+    let maas = [
+        ("api_token", given.api_token.is_some()),
+        ("power", given.power.is_some()),
+        ("deploy_password", given.deploy_password.is_some()),
+    ];
+    let lxd = [
+        ("client_certificate_pem", given.client_certificate_pem.is_some()),
+        ("client_key_pem", given.client_key_pem.is_some()),
+        ("server_certificate_pem", given.server_certificate_pem.is_some()),
+    ];
+    let foreign: Vec<(&str, bool)> = match &site.provider {
+        SiteProvider::Maas(_) => lxd.to_vec(),
+        SiteProvider::Lxd(_) => maas.to_vec(),
+        SiteProvider::Manual => maas.into_iter().chain(lxd).collect(),
+    };
+    if let Some((field, _)) = foreign.iter().find(|(_, is_given)| *is_given) {
+        return Err(Refusal::invalid(field, format!("has no meaning at a {} site", site.provider.kind())));
+    }
+    let mut secrets = Vec::new();
+    match &site.provider {
+        SiteProvider::Manual => {}
+        SiteProvider::Maas(maas) => {
+            put(&mut secrets, &maas.api_token_path, "token", given.api_token.as_ref())?;
+            put(&mut secrets, &maas.deploy_password_path, "pass", given.deploy_password.as_ref())?;
+            if let Some(power) = &given.power {
+                let object =
+                    [("user".to_owned(), Secret::new(power.user.clone())), ("pass".to_owned(), power.pass.clone())];
+                secrets.push((path(&maas.default_power_creds_path)?, SecretObject::from(object)));
+            }
+        }
+        SiteProvider::Lxd(lxd) => {
+            put(&mut secrets, &lxd.client_cert_path, "pem", given.client_certificate_pem.as_ref())?;
+            put(&mut secrets, &lxd.client_key_path, "pem", given.client_key_pem.as_ref())?;
+            put(&mut secrets, &lxd.server_cert_path, "pem", given.server_certificate_pem.as_ref())?;
+        }
+    }
+    if secrets.is_empty() {
+        return Err(Refusal::invalid("api_token", "or another credential must be given: there is none in the body"));
+    }
+    Ok(secrets)
+}
+
+fn put(secrets: &mut NewSecrets, at: &str, name: &str, secret: Option<&Secret<String>>) -> Answer<()> {
+    if let Some(secret) = secret {
+        secrets.push((path(at)?, SecretObject::from([(name.to_owned(), secret.clone())])));
+    }
+    Ok(())
+}

@@ -1,0 +1,341 @@
+//! Every route of the API, with who may use it.
+
+use lattice_api::audit::{AuditEntry, AuditQuery, AuditVerification};
+use lattice_api::event::{EventPage, EventQuery};
+use lattice_api::explanation::Explanation;
+use lattice_api::fleet::{Fleet, StageStatsList};
+use lattice_api::hold::{HoldView, SetHold};
+use lattice_api::job::{ActOnJob, JobActionAnswer, JobQuery, JobRow, JobView};
+use lattice_api::node::{
+    ActOnNode, CreateNode, HistoryEntry, NodeActionAnswer, NodeBootstrap, NodeQuery, NodeRow, NodeView, Reason,
+    Timeline,
+};
+use lattice_api::onboarding::{CreateOnboarding, OnboardingAccepted, OnboardingView};
+use lattice_api::page::{Page, PageQuery};
+use lattice_api::server::ServerHealth;
+use lattice_api::site::{CreateSite, PatchSite, ProbeAnswer, SiteCredentials, SiteView};
+use lattice_api::sku::{CreateSku, PatchSku, Sku};
+use lattice_api::sse::EVENT_STREAM;
+use lattice_api::token::{CreateToken, CreatedToken, TokenView, WhoAmI};
+use lattice_core::actor::Role;
+
+use super::surface::{Access, Route, Surface};
+use super::{audit, events, fleet, holds, jobs, node_verbs, nodes, onboardings, server, sites, skus, timeline, tokens};
+use crate::metrics::OPENMETRICS;
+
+/// Reads of the fleet.
+const READ: Access = Access::Least(Role::ProjectViewer);
+/// What changes machines, sites, jobs or credentials, and what shows who did what.
+const ADMIN: Access = Access::Least(Role::PlatformAdmin);
+
+/// The whole table.
+pub fn surface() -> Surface {
+    let surface = Surface::default();
+    let surface = site_routes(sku_routes(node_writes(node_reads(surface))));
+    server_routes(admin_routes(job_routes(onboarding_routes(surface))))
+}
+
+fn node_reads(surface: Surface) -> Surface {
+    surface
+        .route(
+            Route::get("/api/v1/admin/nodes", READ, "Nodes, by hostname")
+                .query::<NodeQuery>()
+                .answers::<Page<NodeRow>>(200, "One page"),
+            nodes::list,
+        )
+        .route(
+            Route::get("/api/v1/admin/nodes/{id}", READ, "A node, by id or hostname")
+                .answers::<NodeView>(200, "The node"),
+            nodes::get,
+        )
+        .route(
+            Route::get("/api/v1/admin/nodes/{id}/explain", READ, "Why a node is not schedulable")
+                .answers::<Explanation>(200, "The explanation"),
+            nodes::explain,
+        )
+        .route(
+            Route::get("/api/v1/admin/nodes/{id}/history", READ, "Changes of a node, newest first")
+                .query::<PageQuery>()
+                .answers::<Page<HistoryEntry>>(200, "One page"),
+            timeline::history,
+        )
+        .route(
+            Route::get("/api/v1/admin/nodes/{id}/timeline", READ, "Everything that happened to a node, newest first")
+                .answers::<Timeline>(200, "The newest entries"),
+            timeline::timeline,
+        )
+        .route(
+            Route::get("/api/v1/admin/nodes/{id}/events", READ, "Events that concern a node")
+                .query::<EventQuery>()
+                .answers::<EventPage>(200, "One page, or a stream")
+                .answers_text(EVENT_STREAM, "A stream"),
+            events::of_node,
+        )
+        .route(
+            Route::get("/api/v1/admin/nodes/{id}/holds", READ, "Holds of a node")
+                .answers::<Page<HoldView>>(200, "All of them"),
+            holds::of_node,
+        )
+        .route(
+            Route::get("/api/v1/admin/holds", READ, "Holds of all nodes")
+                .query::<PageQuery>()
+                .answers::<Page<HoldView>>(200, "One page of nodes, with the holds of each"),
+            holds::list,
+        )
+}
+
+fn node_writes(surface: Surface) -> Surface {
+    let created = "The node, and the command that makes a host it";
+    surface
+        .route(
+            Route::post("/api/v1/admin/nodes", ADMIN, "Create a node that is bootstrapped by hand")
+                .takes::<CreateNode>()
+                .answers::<NodeBootstrap>(201, created),
+            nodes::create,
+        )
+        .route(
+            Route::post("/api/v1/admin/nodes/{id}/bootstrap", ADMIN, "A new bootstrap command; the token before dies")
+                .takes::<Reason>()
+                .answers::<NodeBootstrap>(200, created),
+            nodes::reissue_bootstrap,
+        )
+        .route(
+            Route::post("/api/v1/admin/nodes/{id}/revoke-certificate", ADMIN, "Revoke every certificate of a node")
+                .takes::<Reason>()
+                .answers::<NodeView>(200, "The node"),
+            nodes::revoke_certificates,
+        )
+        .route(
+            Route::post("/api/v1/admin/nodes/{id}/holds", ADMIN, "Set a hold")
+                .takes::<SetHold>()
+                .answers::<NodeView>(200, "The node"),
+            holds::set,
+        )
+        .route(
+            Route::delete("/api/v1/admin/nodes/{id}/holds/{kind}", ADMIN, "Clear a hold")
+                .answers::<NodeView>(200, "The node"),
+            holds::clear,
+        )
+        .route(
+            Route::post("/api/v1/admin/nodes/{id}/{verb}", ADMIN, "Ask something of a node: drain, disable, retire …")
+                .takes::<ActOnNode>()
+                .answers::<NodeActionAnswer>(200, "What it came to"),
+            node_verbs::act,
+        )
+}
+
+fn sku_routes(surface: Surface) -> Surface {
+    surface
+        .route(
+            Route::get("/api/v1/admin/skus", READ, "SKUs, by name")
+                .query::<PageQuery>()
+                .answers::<Page<Sku>>(200, "One page"),
+            skus::list,
+        )
+        .route(
+            Route::post("/api/v1/admin/skus", ADMIN, "Create a SKU")
+                .takes::<CreateSku>()
+                .answers::<Sku>(201, "The SKU"),
+            skus::create,
+        )
+        .route(Route::get("/api/v1/admin/skus/{name}", READ, "A SKU").answers::<Sku>(200, "The SKU"), skus::get)
+        .route(
+            Route::patch("/api/v1/admin/skus/{name}", ADMIN, "Change a SKU")
+                .takes::<PatchSku>()
+                .answers::<Sku>(200, "The SKU"),
+            skus::patch,
+        )
+}
+
+fn site_routes(surface: Surface) -> Surface {
+    let mut surface = surface;
+    for (root, one, credentials, probe) in [
+        (
+            "/api/v1/admin/sites",
+            "/api/v1/admin/sites/{id}",
+            "/api/v1/admin/sites/{id}/credentials",
+            "/api/v1/admin/sites/{id}/probe",
+        ),
+        (
+            "/api/v1/admin/maas-sites",
+            "/api/v1/admin/maas-sites/{id}",
+            "/api/v1/admin/maas-sites/{id}/credentials",
+            "/api/v1/admin/maas-sites/{id}/probe",
+        ),
+    ] {
+        surface = surface
+            .route(
+                Route::get(root, READ, "Sites, by name")
+                    .query::<PageQuery>()
+                    .answers::<Page<SiteView>>(200, "One page"),
+                sites::list,
+            )
+            .route(
+                Route::post(root, ADMIN, "Create a site").takes::<CreateSite>().answers::<SiteView>(201, "The site"),
+                sites::create,
+            )
+            .route(Route::get(one, READ, "A site, by id or name").answers::<SiteView>(200, "The site"), sites::get)
+            .route(
+                Route::patch(one, ADMIN, "Change, enable or disable a site")
+                    .takes::<PatchSite>()
+                    .answers::<SiteView>(200, "The site"),
+                sites::patch,
+            )
+            .route(
+                Route::delete(one, ADMIN, "Disable a site; what is in flight goes on")
+                    .answers::<SiteView>(200, "The site"),
+                sites::disable,
+            )
+            .route(
+                Route::post(credentials, ADMIN, "Try secrets at the provider, then keep them")
+                    .takes::<SiteCredentials>()
+                    .answers::<ProbeAnswer>(200, "What the provider said"),
+                sites::write_credentials,
+            )
+            .route(
+                Route::post(probe, ADMIN, "Try a site with its secrets")
+                    .answers::<ProbeAnswer>(200, "What the provider said, or why it could not be asked"),
+                sites::probe,
+            );
+    }
+    surface
+}
+
+fn onboarding_routes(surface: Surface) -> Surface {
+    surface
+        .route(
+            Route::get("/api/v1/admin/onboardings", READ, "Onboardings, newest first")
+                .query::<JobQuery>()
+                .answers::<Page<JobRow>>(200, "One page"),
+            onboardings::list,
+        )
+        .route(
+            Route::post("/api/v1/admin/onboardings", ADMIN, "Onboard a machine through its site's provider")
+                .takes::<CreateOnboarding>()
+                .answers::<OnboardingAccepted>(202, "Accepted"),
+            onboardings::create,
+        )
+        .route(
+            Route::get("/api/v1/admin/onboardings/{id}", READ, "An onboarding with its stages")
+                .answers::<OnboardingView>(200, "The onboarding"),
+            onboardings::get,
+        )
+        .route(
+            Route::post("/api/v1/admin/onboardings/{id}/{action}", ADMIN, "Ask something of an onboarding")
+                .takes::<ActOnJob>()
+                .answers::<JobActionAnswer>(200, "What it came to"),
+            onboardings::act,
+        )
+}
+
+fn job_routes(surface: Surface) -> Surface {
+    surface
+        .route(
+            Route::get("/api/v1/admin/jobs", READ, "Jobs, newest first")
+                .query::<JobQuery>()
+                .answers::<Page<JobRow>>(200, "One page"),
+            jobs::list,
+        )
+        .route(
+            Route::get("/api/v1/admin/jobs/{id}", READ, "A job with its stages").answers::<JobView>(200, "The job"),
+            jobs::get,
+        )
+        .route(
+            Route::get("/api/v1/admin/jobs/{id}/explain", READ, "Why a job is not moving")
+                .answers::<Explanation>(200, "The explanation"),
+            jobs::explain,
+        )
+        .route(
+            Route::get("/api/v1/admin/jobs/{id}/events", READ, "Events of a job")
+                .query::<EventQuery>()
+                .answers::<EventPage>(200, "One page, or a stream")
+                .answers_text(EVENT_STREAM, "A stream"),
+            events::of_job,
+        )
+        .route(
+            Route::post("/api/v1/admin/jobs/{id}/{action}", ADMIN, "Ask something of a job: resume, cancel …")
+                .takes::<ActOnJob>()
+                .answers::<JobActionAnswer>(200, "What it came to"),
+            jobs::act,
+        )
+}
+
+fn admin_routes(surface: Surface) -> Surface {
+    surface
+        .route(
+            Route::get("/api/v1/admin/events", READ, "Events, as a page or as a stream")
+                .query::<EventQuery>()
+                .answers::<EventPage>(200, "One page, or a stream")
+                .answers_text(EVENT_STREAM, "A stream"),
+            events::all,
+        )
+        .route(
+            Route::get("/api/v1/admin/audit", ADMIN, "The audit, newest first")
+                .query::<AuditQuery>()
+                .answers::<Page<AuditEntry>>(200, "One page"),
+            audit::list,
+        )
+        .route(
+            Route::get("/api/v1/admin/audit/export", ADMIN, "The whole audit as JSON lines, oldest first")
+                .answers_text(audit::JSON_LINES, "One row in each line"),
+            audit::export,
+        )
+        .route(
+            Route::get("/api/v1/admin/audit/verify", ADMIN, "Check the audit's hash chain")
+                .answers::<AuditVerification>(200, "What was found"),
+            audit::verify,
+        )
+        .route(
+            Route::get("/api/v1/admin/tokens", ADMIN, "API tokens, newest first")
+                .query::<PageQuery>()
+                .answers::<Page<TokenView>>(200, "One page"),
+            tokens::list,
+        )
+        .route(
+            Route::post("/api/v1/admin/tokens", ADMIN, "Create an API token; its secret is shown this once")
+                .takes::<CreateToken>()
+                .answers::<CreatedToken>(201, "The token and its secret"),
+            tokens::create,
+        )
+        .route(
+            Route::delete("/api/v1/admin/tokens/{id}", ADMIN, "Revoke an API token")
+                .answers::<TokenView>(200, "The token"),
+            tokens::revoke,
+        )
+}
+
+fn server_routes(surface: Surface) -> Surface {
+    surface
+        .route(
+            Route::get("/api/v1/admin/fleet", READ, "The fleet: counts, and what needs attention")
+                .answers::<Fleet>(200, "The fleet"),
+            fleet::fleet,
+        )
+        .route(
+            Route::get("/api/v1/admin/stats/stages", READ, "How long stages of jobs have taken")
+                .answers::<StageStatsList>(200, "One row for each stage"),
+            fleet::stage_stats,
+        )
+        .route(
+            Route::get("/api/v1/admin/whoami", READ, "Who the token belongs to").answers::<WhoAmI>(200, "The caller"),
+            tokens::whoami,
+        )
+        .route(
+            Route::get("/healthz", Access::Public, "Whether the server lives").answers::<ServerHealth>(200, "It does"),
+            server::healthz,
+        )
+        .route(
+            Route::get("/readyz", Access::Public, "Whether the server can do its work")
+                .answers::<ServerHealth>(200, "It can"),
+            server::readyz,
+        )
+        .route(
+            Route::get("/metrics", Access::Public, "What Prometheus reads").answers_text(OPENMETRICS, "The metrics"),
+            server::metrics,
+        )
+        .route(
+            Route::get("/api/v1/openapi.json", Access::Public, "This description")
+                .answers_text("application/json", "OpenAPI 3.1"),
+            server::openapi,
+        )
+}
