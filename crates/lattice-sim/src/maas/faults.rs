@@ -46,7 +46,7 @@ pub enum MachineFault {
     ReleaseFails,
 }
 
-/// What goes wrong with the region as a whole.
+/// What goes wrong with the region as a whole, for callers of its API. Machines still reach it through their rack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SiteFault {

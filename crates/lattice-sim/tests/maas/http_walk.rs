@@ -1,7 +1,14 @@
 //! Over a real socket with a plain HTTP client.
 
+use std::sync::Arc;
+
+use lattice_sim::maas::config::SiteConfig;
 use lattice_sim::maas::faults::{Fault, SiteFault};
+use lattice_sim::maas::mishaps::Mishaps;
+use lattice_sim::maas::oauth::sign;
+use lattice_sim::maas::site::SimulatedSite;
 use lattice_sim::maas::world::Effect;
+use lattice_sim::machine::agent::NoAgent;
 
 use crate::site::{Site, quick};
 
@@ -49,4 +56,24 @@ async fn a_site_that_is_down_breaks_connections_and_comes_back_when_healed() {
     let (status, text) = site.send("GET", "machines/", &[]).await.expect("an answer");
     assert!(status == 502 && text.starts_with("<html>"));
     site.stop().await;
+}
+
+#[tokio::test]
+async fn a_whole_site_starts_in_one_call_and_is_gone_when_stopped() {
+    let config = SiteConfig { faults: Mishaps::Healing.faults(1, &quick(3).population), ..quick(3) };
+    let address = "127.0.0.1:0".parse().expect("an address");
+    let site = SimulatedSite::start(config, address, Arc::new(NoAgent), 0).await.expect("a site");
+    let http = reqwest::Client::new();
+    let whoami = format!("{}/api/2.0/users/?op=whoami", site.url);
+    let mut statuses = Vec::new();
+    for nonce in ["first", "second"] {
+        let seconds = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs();
+        let header = sign(&site.key, nonce, seconds as i64);
+        let answer = http.get(&whoami).header("Authorization", header).send().await.expect("an answer");
+        statuses.push(answer.status().as_u16());
+    }
+    assert_eq!(statuses, [503, 200], "the first call meets the site's mishap");
+    assert_eq!(site.handle.machines().len(), 3);
+    site.stop().await;
+    assert!(http.get(&whoami).send().await.is_err());
 }

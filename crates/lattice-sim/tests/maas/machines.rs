@@ -8,7 +8,7 @@ use lattice_api::agent::Bootstrap;
 use lattice_core::secret::Secret;
 use lattice_providers::ssh::{ExecLimits, HostKey, SshCredential, SshSession, SshTarget};
 use lattice_sim::maas::config::{FirstBoot, SiteConfig};
-use lattice_sim::maas::faults::{Fault, MachineFault};
+use lattice_sim::maas::faults::{Fault, MachineFault, SiteFault};
 use lattice_sim::machine::agent::{AgentLauncher, MachineBoot, RunningAgent};
 use lattice_sim::machine::hardware::Hardware;
 use lattice_sim::machine::runner::{MachineRunner, RunnerOptions};
@@ -140,6 +140,10 @@ impl Plant {
         let form = [("user_data", user_data.as_str()), ("enable_hw_sync", "true")];
         let target = format!("{}?op=deploy", self.path());
         self.site.json("POST", &target, &form).await;
+        // The next call of a client meets a busy region; the machine, which calls at the same time, does not.
+        self.site.handle.arm(Fault::Site { what: SiteFault::NoRack }, Some(1));
+        let met = self.site.send("GET", "machines/", &[]).await.expect("an answer").0;
+        assert_eq!(met, 503);
         let path = self.path();
         self.site.wait_for(&path, "Deployed").await;
     }
