@@ -57,7 +57,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             explain(&error);
-            ExitCode::FAILURE
+            exit_code(&error)
         }
     }
 }
@@ -84,6 +84,17 @@ fn run(arguments: RunArguments) -> Result<(), AgentError> {
         });
         lattice_agent::run(config, Arc::new(LinuxHost::new()), Arc::new(SystemClock), shutdown).await
     })
+}
+
+/// 1: refused or invalid, a restart alone does not help; 2: unexpected.
+fn exit_code(error: &AgentError) -> ExitCode {
+    match error {
+        AgentError::Bootstrap { .. }
+        | AgentError::BootstrapValue { .. }
+        | AgentError::EnrolmentRefused(_)
+        | AgentError::IdentityRefused(_) => ExitCode::from(1),
+        AgentError::Storage(_) | AgentError::Tls(_) => ExitCode::from(2),
+    }
 }
 
 /// What, why, next: on stderr, for the journal.

@@ -31,10 +31,10 @@ pub(super) enum Refusal {
     NotANode(#[from] IdentityError),
     #[error("the certificate is of node {certificate}, the path names {path}")]
     Foreign { certificate: NodeId, path: NodeId },
-    #[error("the certificate expired at {not_after}")]
-    Expired { not_after: Timestamp },
-    #[error(transparent)]
-    Registry(#[from] Refused),
+    #[error("the certificate of node {node} expired at {not_after}")]
+    Expired { node: NodeId, not_after: Timestamp },
+    #[error("node {node}: {refused}")]
+    Registry { node: NodeId, refused: Refused },
     #[error(transparent)]
     Pki(#[from] PkiError),
     #[error("refused by the server's decision: {}", .0.detail)]
@@ -58,7 +58,7 @@ impl Refusal {
             Self::NoCertificate | Self::NotANode(_) => (StatusCode::UNAUTHORIZED, Code::Unauthenticated),
             Self::Foreign { .. } => (StatusCode::FORBIDDEN, Code::CertificateForeign),
             Self::Expired { .. } => (StatusCode::UNAUTHORIZED, Code::CertificateExpired),
-            Self::Registry(refused) => match refused {
+            Self::Registry { refused, .. } => match refused {
                 // Not a verdict on the certificate: a server that has just started may not know all nodes yet.
                 Refused::NodeUnknown => (StatusCode::NOT_FOUND, Code::NotFound),
                 Refused::Revoked { .. } => (StatusCode::FORBIDDEN, Code::CertificateRevoked),
@@ -79,14 +79,18 @@ impl Refusal {
         let problem = Problem::new(status, code, self.to_string());
         match self {
             Self::Decided(problem) => *problem,
-            Self::Registry(Refused::SessionUnknown) => {
+            Self::Registry { refused: Refused::SessionUnknown, .. } => {
                 problem.next(NextAction::Fix { what: "register again, then go on with sequence 1".into() })
             }
-            Self::Registry(Refused::Revoked { .. }) | Self::Expired { .. } => problem.next(NextAction::run(
-                "lattice node bootstrap <node>",
-                "issues a new enrolment token, if the node is to come back",
+            Self::Registry { refused: Refused::Revoked { .. }, node } => problem.next(NextAction::run(
+                format!("lattice explain node {node}"),
+                "says why, and what gives the node a new identity if it is to have one",
             )),
-            Self::Registry(Refused::Replayed { .. } | Refused::NodeUnknown)
+            Self::Expired { node, .. } => problem.next(NextAction::run(
+                format!("lattice node bootstrap {node}"),
+                "issues a new enrolment token for this node",
+            )),
+            Self::Registry { refused: Refused::Replayed { .. } | Refused::NodeUnknown, .. }
             | Self::NotFound
             | Self::Method { .. }
             | Self::MediaType

@@ -146,7 +146,7 @@ impl AgentService {
         path: NodeId,
         at: Timestamp,
     ) -> Result<Caller<'a>, Refusal> {
-        let identity = connection.identity.clone()?.ok_or(Refusal::NoCertificate)?;
+        let identity = connection.identity?.ok_or(Refusal::NoCertificate)?;
         match self.admit(connection, identity, path, at) {
             Ok(handle) => Ok(Caller { node: path, handle, peer: connection.peer, at }),
             Err(refusal) => {
@@ -169,16 +169,17 @@ impl AgentService {
             return Err(Refusal::Foreign { certificate: identity.node, path });
         }
         if at > identity.not_after {
-            return Err(Refusal::Expired { not_after: identity.not_after });
+            return Err(Refusal::Expired { node: path, not_after: identity.not_after });
         }
+        let refuse = |refused| Refusal::Registry { node: path, refused };
         let handle = match connection.handle.get() {
             Some(handle) => handle,
             None => {
-                let handle = self.parts.registry.handle(path).ok_or(Refused::NodeUnknown)?;
+                let handle = self.parts.registry.handle(path).ok_or(refuse(Refused::NodeUnknown))?;
                 connection.handle.get_or_init(|| handle)
             }
         };
-        handle.authorise(identity.epoch)?;
+        handle.authorise(identity.epoch).map_err(refuse)?;
         Ok(handle)
     }
 
@@ -234,7 +235,7 @@ impl AgentService {
         let vitals = vitals(&body.health, body.running.len());
         let (node, peer, at) = (caller.node, caller.peer, caller.at);
         self.parts.events.register(Registration { node, session, request: body, peer, at }).await?;
-        caller.handle.open_session(session, vitals, at)?;
+        caller.handle.open_session(session, vitals, at).map_err(|refused| Refusal::Registry { node, refused })?;
         debug!(node_id = %node, %peer, "session opened");
         let heartbeat = self.parts.policy.heartbeat;
         Ok(json(StatusCode::OK, &RegisterResponse { session, heartbeat }))
@@ -254,7 +255,8 @@ impl AgentService {
         }
         let vitals = vitals(&body.health, body.allocations as usize);
         let beat = Beat { session: body.session, sequence: body.sequence, vitals };
-        let heard = caller.handle.beat(&beat, caller.at)?;
+        let node = caller.node;
+        let heard = caller.handle.beat(&beat, caller.at).map_err(|refused| Refusal::Registry { node, refused })?;
         if heard.health_changed || heard.returned || body.fingerprint.is_some() {
             Box::pin(self.report(&caller, heard, body)).await?;
             caller.handle.settle();
