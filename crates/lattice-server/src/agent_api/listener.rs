@@ -38,6 +38,8 @@ const BACKLOG: u32 = 4096;
 const HANDSHAKE_TURN: Duration = Duration::from_millis(500);
 /// Without a certificate there is nothing to do but to enrol.
 const STRANGER_LIFE: Duration = Duration::from_secs(60);
+/// A resumed session can show a certificate that has expired: its agent must hear that before the connection ends.
+const LAST_WORD: Duration = Duration::from_secs(10);
 
 /// Ceilings. They are for hostile peers and for storms; a quiet fleet meets none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -261,7 +263,7 @@ fn connection_life(door: &Door, connection: &Connection) -> Duration {
     let Limits { connection_life: life, connection_life_jitter: jitter, .. } = door.limits;
     let jittered = life.saturating_sub(jitter) + (jitter * 2).mul_f64(rand::random::<f64>());
     match connection.not_after() {
-        Some(not_after) => jittered.min(not_after.since(door.service.now())),
+        Some(not_after) => jittered.min(not_after.since(door.service.now()).max(LAST_WORD)),
         None => jittered.min(STRANGER_LIFE),
     }
 }
