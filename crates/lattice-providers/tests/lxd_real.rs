@@ -13,6 +13,7 @@ use lattice_core::secret::Secret;
 use lattice_core::time::{Clock, Timestamp};
 use lattice_providers::error::{ErrorKind, ProviderError};
 use lattice_providers::machine::lxd::{LxdClient, LxdCredentials, LxdSettings};
+use lattice_providers::machine::maas::{ClientSettings, HttpTransport, MaasClient, RetryPolicy, Roots};
 use lattice_providers::observer::{MachineObserver, MachineState};
 use lattice_providers::provider::{Creation, GuestAccess, GuestFile, MachineProvider, NewInstance, Stop};
 
@@ -166,6 +167,19 @@ async fn a_server_with_another_certificate_is_not_talked_to() {
     let client = lxd.client_pinning(lxd.read("cl.crt")).ok().unwrap();
     let error = client.observe("c1").await.err().unwrap();
     assert!(matches!(error.kind, ErrorKind::BadCertificate { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_region_whose_certificate_nobody_vouches_for_is_not_talked_to() {
+    let Some(lxd) = Lxd::given() else { return };
+    let key = Secret::new("c:t:s".to_owned());
+    for roots in [Roots::System, Roots::Pem(lxd.read("cl.crt").into_bytes())] {
+        let transport = Arc::new(HttpTransport::new(&lxd.url, &roots).unwrap());
+        let settings = ClientSettings { nonce_prefix: "n".to_owned(), retry: RetryPolicy::default() };
+        let client = MaasClient::new(&key, settings, transport, Arc::new(FixedClock)).ok().unwrap();
+        let error = client.version().await.err().unwrap();
+        assert!(matches!(error.kind, ErrorKind::BadCertificate { .. }), "{error}");
+    }
 }
 
 #[test]

@@ -372,6 +372,51 @@ async fn the_observer_lists_once_and_then_reads_only_what_events_name() {
 }
 
 #[tokio::test]
+async fn a_poll_that_failed_half_way_forgets_nothing() {
+    let page = |events: &str| json(format!("{{\"events\": [{events}]}}"));
+    let region = Region::playing(vec![
+        page(""),
+        json(format!("[{READY}]")),
+        page(r#"{"id": 5, "node": "hmt77t"}"#),
+        text("500 Oops", "boom"),
+        page(""),
+        json("[]"),
+    ])
+    .await;
+    let observer = MaasObserver::new(Arc::clone(&region.client), FollowLimits::default());
+    observer.poll(&[]).await.unwrap();
+    assert!(matches!(kind(observer.poll(&[]).await), ErrorKind::ServerFailed { .. }));
+    assert!(observer.observed(&id()).is_some());
+    assert_eq!(observer.poll(&[]).await.unwrap(), [id()]);
+    assert_eq!(observer.observed(&id()), None);
+}
+
+#[tokio::test]
+async fn a_large_listing_is_read() {
+    let machine = READY.replace("\"hostname\": ", "\"hostname\": \"x\", \"other\": ");
+    let region = Region::playing(vec![json(format!("[{}]", vec![machine.as_str(); 200].join(",")))]).await;
+    assert_eq!(region.client.machines(&MachineFilter::default()).await.unwrap().len(), 200);
+}
+
+#[tokio::test]
+async fn silent_bmcs_do_not_hold_up_other_calls() {
+    let mut plays: Vec<Play> = (0..20).map(|_| Play::Hang).collect();
+    plays[16] = json("{\"version\": \"3.7.3\"}");
+    let region = Region::playing(plays).await;
+    let asking: Vec<_> = (0..17)
+        .map(|_| {
+            let client = Arc::clone(&region.client);
+            tokio::spawn(async move { client.query_power(&id()).await })
+        })
+        .collect();
+    while region.heard().len() < 16 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(region.client.version().await.unwrap().version, "3.7.3");
+    asking.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test]
 async fn a_filter_by_an_unknown_status_does_not_become_a_whole_listing() {
     let region = Region::playing(vec![]).await;
     let filter = MachineFilter { status: Some(MachineStatus::Other(99)), ..MachineFilter::default() };

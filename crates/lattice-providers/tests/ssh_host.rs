@@ -46,7 +46,11 @@ impl server::Handler for Host {
 
     async fn auth_publickey(&mut self, user: &str, offered: VerifiedPublicKey<'_>) -> Result<Auth, russh::Error> {
         let known: PublicKey = key(USER).public_key().clone();
-        Ok(if user == "hpcadmin" && offered.public_key.key_data() == known.key_data() { Auth::Accept } else { Auth::reject() })
+        Ok(if user == "hpcadmin" && offered.public_key.key_data() == known.key_data() {
+            Auth::Accept
+        } else {
+            Auth::reject()
+        })
     }
 
     async fn channel_open_session(
@@ -207,6 +211,83 @@ async fn a_wrong_password_and_a_dead_host_are_told_apart() {
     assert!(matches!(silent.err().unwrap().kind, ErrorKind::Unreachable { .. }));
     drop(listener);
     assert!(matches!(refusal(&target(dead, HOST), &password("x")).await, ErrorKind::Unreachable { .. }));
+}
+
+/// A real OpenSSH server in a directory of its own, killed when dropped.
+struct Sshd {
+    process: std::process::Child,
+    _directory: tempfile::TempDir,
+    target: SshTarget,
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Sshd {
+    /// Starts the server that `LATTICE_TEST_SSHD` names, if it does; our user may log in with its key.
+    async fn given() -> Option<Self> {
+        let Some(program) = std::env::var_os("LATTICE_TEST_SSHD") else {
+            eprintln!("skipped: LATTICE_TEST_SSHD names no sshd");
+            return None;
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let write = |name: &str, text: &str| {
+            use std::io::Write;
+            use std::os::unix::fs::OpenOptionsExt;
+            let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(at(name)).unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+        };
+        write("host", &key(HOST).to_openssh(LineEnding::LF).unwrap());
+        write("keys", &key(USER).public_key().to_openssh().unwrap());
+        let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+        let config = format!(
+            "ListenAddress 127.0.0.1:{port}\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\nPidFile none\n",
+            at("host").display(),
+            at("keys").display(),
+        );
+        write("config", &config);
+        let process = std::process::Command::new(program).arg("-D").arg("-f").arg(at("config")).spawn().unwrap();
+        let user = std::env::var("USER").unwrap_or_else(|_| "root".to_owned());
+        let target = SshTarget { user, ..target(([127, 0, 0, 1], port).into(), HOST) };
+        Some(Self { process, _directory: directory, target })
+    }
+
+    async fn session(&self) -> SshSession {
+        for _ in 0..1_000 {
+            match SshSession::connect(&self.target, &private(USER), WITHIN).await {
+                Ok(session) => return session,
+                Err(ProviderError { kind: ErrorKind::Unreachable { .. }, .. }) => tokio::task::yield_now().await,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        panic!("the server never listened");
+    }
+}
+
+#[tokio::test]
+async fn openssh_runs_what_we_mean() {
+    let Some(sshd) = Sshd::given().await else { return };
+    let session = sshd.session().await;
+    let output = exec(&session, &["printf", "%s|", "a b", "$(id)", "it's", ""], ExecLimits::default()).await.unwrap();
+    assert_eq!((output.code, output.stdout.as_slice()), (Some(0), b"a b|$(id)|it's||".as_slice()));
+    let input = vec![b'i'; 300_000];
+    let output = session.exec(&["wc", "-c"], &Secret::new(input), ExecLimits::default()).await.unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), "300000");
+    let output = exec(&session, &["sh", "-c", "echo err >&2; exit 3"], ExecLimits::default()).await.unwrap();
+    assert_eq!((output.code, output.stderr.as_slice()), (Some(3), b"err\n".as_slice()));
+    let output = exec(&session, &["sh", "-c", "kill -9 $$"], ExecLimits::default()).await.unwrap();
+    assert_eq!(output.code, None);
+    let limits = ExecLimits { within: Duration::from_millis(100), ..ExecLimits::default() };
+    assert!(exec(&session, &["sleep", "5"], limits).await.unwrap_err().is_ambiguous());
+    session.close().await;
+    let wrong = SshTarget { host_key: target(sshd.target.address, OTHER).host_key, ..sshd.target.clone() };
+    assert!(matches!(refusal(&wrong, &private(USER)).await, ErrorKind::BadCertificate { .. }));
+    assert!(matches!(refusal(&sshd.target, &private(OTHER)).await, ErrorKind::Unauthorised { .. }));
 }
 
 #[test]

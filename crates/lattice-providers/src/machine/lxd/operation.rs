@@ -9,6 +9,9 @@ use super::wire::{Envelope, Operation};
 use crate::error::{ErrorKind, ProviderError};
 use crate::message;
 
+/// How long to stay away from an instance that another operation holds: most take less.
+const BUSY: Duration = Duration::from_secs(1);
+
 impl LxdClient {
     /// One question is kept open for this long, so that a dead connection is noticed.
     const SLICE: Duration = Duration::from_secs(20);
@@ -83,6 +86,8 @@ impl Operation {
         }
         let message = message::of_body(self.err.as_bytes(), secrets);
         let kind = match self.status_code {
+            // Another operation holds the instance: nothing was done.
+            _ if self.err.contains("Instance is busy running") => ErrorKind::RetryLater { after: BUSY },
             404 => ErrorKind::NotFound { message },
             status => ErrorKind::Refused { status, message },
         };

@@ -66,8 +66,12 @@ impl MachineProvider for LxdClient {
                     ErrorKind::Ambiguous { detail: "it was created, and is not there".to_owned() },
                 )),
             },
-            // Another try with the same key may have won, or this one may have worked though its answer was lost.
-            Err(error) => self.adopt(&new.name, key).await?.ok_or(error),
+            // Another try with the same key may have won, or this one works on though its answer was lost: its record
+            // appears only in the course of it.
+            Err(error) => {
+                self.settle(call, &new.name, CREATION).await?;
+                self.adopt(&new.name, key).await?.ok_or(error)
+            }
         }
     }
 

@@ -8,10 +8,20 @@ use lattice_core::secret::Secret;
 use super::transport::{MaasRequest, Params};
 use super::verdict::Effect;
 
+/// Which calls a call waits behind when many are made at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lane {
+    /// The region answers by itself.
+    Ordinary,
+    /// The region waits for a BMC, perhaps for half a minute: nobody else should wait behind that.
+    Power,
+}
+
 /// A call under construction.
 pub(super) struct Call {
     request: MaasRequest,
     effect: Effect,
+    lane: Lane,
 }
 
 impl Call {
@@ -57,7 +67,7 @@ impl Call {
             timeout: Self::ORDINARY,
             body_limit: Self::ORDINARY_BODY,
         };
-        Self { request, effect }
+        Self { request, effect, lane: Lane::Ordinary }
     }
 
     /// Selects an operation.
@@ -111,6 +121,7 @@ impl Call {
     /// A call that waits for a BMC.
     pub(super) fn waits_for_power(mut self) -> Self {
         self.request.timeout = Self::POWER;
+        self.lane = Lane::Power;
         self
     }
 
@@ -120,7 +131,7 @@ impl Call {
     }
 
     /// The request, still unsigned.
-    pub(super) fn into_request(self) -> (MaasRequest, Effect) {
-        (self.request, self.effect)
+    pub(super) fn into_request(self) -> (MaasRequest, Effect, Lane) {
+        (self.request, self.effect, self.lane)
     }
 }

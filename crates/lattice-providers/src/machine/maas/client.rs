@@ -9,8 +9,9 @@ use http::header::AUTHORIZATION;
 use lattice_core::secret::Secret;
 use lattice_core::time::Clock;
 use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
 
-use super::call::Call;
+use super::call::{Call, Lane};
 use super::oauth::Signer;
 use super::transport::{MaasRequest, MaasResponse, MaasTransport};
 use super::verdict::{self, Effect, Verdict};
@@ -59,6 +60,8 @@ pub struct MaasClient {
     signer: Signer,
     retry: RetryPolicy,
     counts: Mutex<BTreeMap<&'static str, CallCount>>,
+    ordinary: Semaphore,
+    power: Semaphore,
 }
 
 /// What follows a failed try.
@@ -69,6 +72,11 @@ enum Next {
 }
 
 impl MaasClient {
+    /// Calls of each lane at once. A region runs a few worker processes; more would only queue there, out of sight.
+    const AT_ONCE: usize = 16;
+    /// Bodies beyond this many bytes are parsed on a thread of their own: a listing of 10,000 machines takes a second.
+    const PARSED_INLINE: usize = 1 << 20;
+
     /// A client that acts with the API key `key` (`consumer:token:secret`).
     ///
     /// # Errors
@@ -81,7 +89,15 @@ impl MaasClient {
     ) -> Result<Self, ProviderError> {
         let signer = Signer::new(key, settings.nonce_prefix)
             .map_err(|error| ProviderError::unusable("maas credentials", error))?;
-        Ok(Self { transport, clock, signer, retry: settings.retry, counts: Mutex::default() })
+        Ok(Self {
+            transport,
+            clock,
+            signer,
+            retry: settings.retry,
+            counts: Mutex::default(),
+            ordinary: Semaphore::new(Self::AT_ONCE),
+            power: Semaphore::new(Self::AT_ONCE),
+        })
     }
 
     /// Calls made so far, by endpoint.
@@ -95,11 +111,17 @@ impl MaasClient {
     }
 
     /// Makes a call whose answer is JSON.
-    pub(super) async fn json<T: DeserializeOwned>(&self, call: Call) -> Result<T, ProviderError> {
+    pub(super) async fn json<T: DeserializeOwned + Send + 'static>(&self, call: Call) -> Result<T, ProviderError> {
         let name = call.name();
         let body = self.bytes(call).await?;
+        let parsed = if body.len() <= Self::PARSED_INLINE {
+            serde_json::from_slice(&body)
+        } else {
+            let parsing = tokio::task::spawn_blocking(move || serde_json::from_slice(&body));
+            parsing.await.expect("parsing neither panics nor is cancelled")
+        };
         // Only the place is reported: the parser's own words would quote values, and some are secret.
-        serde_json::from_slice(&body).map_err(|error| {
+        parsed.map_err(|error| {
             let place = format!("its JSON does not fit at line {} column {}", error.line(), error.column());
             ProviderError::malformed(format!("maas {name}"), place)
         })
@@ -112,7 +134,12 @@ impl MaasClient {
 
     /// Makes a call.
     pub(super) async fn bytes(&self, call: Call) -> Result<Bytes, ProviderError> {
-        let (mut request, effect) = call.into_request();
+        let (mut request, effect, lane) = call.into_request();
+        let lane = match lane {
+            Lane::Ordinary => &self.ordinary,
+            Lane::Power => &self.power,
+        };
+        let _place = lane.acquire().await.expect("the lanes are never closed");
         let (outcome, tries) = self.repeated(&mut request, effect).await;
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(request.call).or_default();
