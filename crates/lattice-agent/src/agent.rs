@@ -27,6 +27,10 @@ use crate::link::{CallError, Link, Target};
 use crate::state::AgentState;
 use crate::storage::Item;
 
+/// Whatever a server asks for: no faster, so that a wrong setting does not burn a core of each host.
+const MIN_INTERVAL_MS: u64 = 10;
+/// And no slower: a minute of silence already degrades a node.
+const MAX_INTERVAL_MS: u64 = 60_000;
 /// Refusals of an enrolment that no waiting changes.
 const FINAL_FOR_TOKENS: [Code; 4] = [Code::TokenUsed, Code::TokenExpired, Code::TokenUnknown, Code::TokenForeign];
 /// Refusals of an identity that no waiting changes.
@@ -307,7 +311,8 @@ impl Agent {
         match link.call::<HeartbeatResponse>(&path, &request, timeout).await {
             Ok(answer) => {
                 self.fingerprint_is_news &= request.fingerprint.is_none();
-                self.beat_at = started + Duration::from_millis(answer.next_interval_ms);
+                self.beat_at =
+                    started + Duration::from_millis(answer.next_interval_ms.clamp(MIN_INTERVAL_MS, MAX_INTERVAL_MS));
                 self.holder = answer.holder;
                 Ok(())
             }

@@ -1,9 +1,11 @@
 //! What an agent is told at its start.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lattice_api::agent::Bootstrap;
+use tracing::warn;
 
 use crate::error::AgentError;
 use crate::storage::Storage;
@@ -60,6 +62,10 @@ impl Default for Pace {
 pub fn read_bootstrap(path: &Path) -> Result<Bootstrap, AgentError> {
     let bad = |why: String| AgentError::Bootstrap { path: PathBuf::from(path), why };
     let text = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
+    let mode = std::fs::metadata(path).map_err(|error| bad(error.to_string()))?.permissions().mode();
+    if mode & 0o077 != 0 {
+        warn!(path = %path.display(), mode = format!("{:o}", mode & 0o777), "bootstrap file can be read by others: it holds the token");
+    }
     // The parser's message can quote a value; where it stopped is enough to find it.
     serde_json::from_slice(&text).map_err(|error| {
         bad(format!(
