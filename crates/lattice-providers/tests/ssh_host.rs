@@ -1,5 +1,6 @@
 //! The SSH client against a host in this process.
 
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -228,7 +229,8 @@ impl Drop for Sshd {
 }
 
 impl Sshd {
-    /// Starts the server that `LATTICE_TEST_SSHD` names, if it does; our user may log in with its key.
+    /// Starts the server that `LATTICE_TEST_SSHD` names (`/usr/sbin/sshd`; as root it wants `/run/sshd` to be there);
+    /// the user who runs the test may log in with its key.
     async fn given() -> Option<Self> {
         let Some(program) = std::env::var_os("LATTICE_TEST_SSHD") else {
             eprintln!("skipped: LATTICE_TEST_SSHD names no sshd");
@@ -251,21 +253,26 @@ impl Sshd {
             at("keys").display(),
         );
         write("config", &config);
-        let process = std::process::Command::new(program).arg("-D").arg("-f").arg(at("config")).spawn().unwrap();
+        let mut process = std::process::Command::new(program)
+            .args(["-D", "-e", "-f"])
+            .arg(at("config"))
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = BufReader::new(process.stderr.take().unwrap());
+        let mut said = String::new();
+        let listens = log.lines().map_while(Result::ok).any(|line| {
+            said += &line;
+            line.starts_with("Server listening on")
+        });
+        assert!(listens, "sshd does not start: {said}");
         let user = std::env::var("USER").unwrap_or_else(|_| "root".to_owned());
         let target = SshTarget { user, ..target(([127, 0, 0, 1], port).into(), HOST) };
         Some(Self { process, _directory: directory, target })
     }
 
     async fn session(&self) -> SshSession {
-        for _ in 0..1_000 {
-            match SshSession::connect(&self.target, &private(USER), WITHIN).await {
-                Ok(session) => return session,
-                Err(ProviderError { kind: ErrorKind::Unreachable { .. }, .. }) => tokio::task::yield_now().await,
-                Err(other) => panic!("{other}"),
-            }
-        }
-        panic!("the server never listened");
+        SshSession::connect(&self.target, &private(USER), WITHIN).await.unwrap()
     }
 }
 
