@@ -1,6 +1,7 @@
 //! Documents that are drawn from the code, so that they cannot say anything else.
 
 pub mod errors;
+pub mod jobs;
 pub mod spec_map;
 pub mod state_model;
 
@@ -9,7 +10,7 @@ use crate::rules::Finding;
 
 /// All documents as they should be.
 pub fn generate(repository: &Repository) -> Vec<SourceFile> {
-    let mut documents = vec![state_model::document()];
+    let mut documents = vec![state_model::document(), jobs::document()];
     documents.extend(errors::documents());
     documents.push(spec_map::document(repository));
     documents

@@ -1,5 +1,7 @@
 //! Which server is asked, and which token it is shown.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
+
 mod recorded;
 
 use std::os::unix::fs::PermissionsExt;

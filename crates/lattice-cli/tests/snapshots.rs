@@ -1,5 +1,7 @@
 //! What every command prints: success, refusal and JSON, over recorded bodies.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
+
 mod recorded;
 
 use recorded::bodies::{self, JOB, NODE};

@@ -20,10 +20,9 @@ fn check_lock(files: &[SourceFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| file.path.ends_with("Cargo.lock")) {
         for (index, line) in file.text.lines().enumerate() {
-            if let Some(source) = line.strip_prefix("source = ") {
-                if source.trim_matches('"') != REGISTRY {
-                    findings.push(Finding::at(&file.path, index + 1, format!("{source} is not the public registry")));
-                }
+            let source = line.strip_prefix("source = ").map(|source| source.trim_matches('"'));
+            if let Some(source) = source.filter(|source| *source != REGISTRY) {
+                findings.push(Finding::at(&file.path, index + 1, format!("{source} is not the public registry")));
             }
         }
     }
