@@ -15,7 +15,7 @@ const USAGE: &str = "\
 usage: cargo run -p xtask -- <check|docs|ratchet>
 
   check    hold the sources, the manifests and the generated documents against the rules
-  docs     write the generated documents
+  docs     write the generated documents (those of the API: `lattice docs openapi`, `lattice docs events`)
   ratchet  write down the counts that may only fall
 ";
 

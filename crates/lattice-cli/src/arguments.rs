@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{audit, completion, events, explain, fleet, hold, job, node, onboard, site, sku, token, version};
+use crate::commands::{
+    audit, completion, docs, events, explain, fleet, hold, job, node, onboard, site, sku, token, version,
+};
 use crate::output::Format;
 
 /// Lattice: the lifecycle of bare-metal machines, from first boot to removal.
@@ -27,7 +29,7 @@ Without --server the address and token are taken from LATTICE_SERVER and LATTICE
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
 pub struct Global {
-    /// Address of the server: https://lattice.example:7440
+    /// Address of the server: https://lattice.example:7070
     #[arg(long, global = true, env = "LATTICE_SERVER", value_name = "URL", help_heading = "Global options")]
     pub server: Option<String>,
     /// File that holds the API token; LATTICE_TOKEN stands for the token itself
@@ -83,6 +85,9 @@ pub enum Command {
     Fleet,
     /// Print the completion script of a shell
     Completion(completion::Arguments),
+    /// Print the descriptions of the API
+    #[command(subcommand, hide = true)]
+    Docs(docs::Command),
     /// Version of this program, and of the server if one is known
     Version,
 }
@@ -96,6 +101,7 @@ pub async fn run(arguments: Arguments) -> Result<(), crate::failure::Failure> {
     let global = arguments.global;
     match arguments.command {
         Command::Completion(arguments) => completion::run(&arguments),
+        Command::Docs(command) => docs::run(&command),
         Command::Version => version::run(&global).await,
         Command::Audit(command) if command.is_local() => audit::run_local(command, &global),
         Command::Audit(command) => audit::run(command, &Session::open(&global)?).await,

@@ -159,5 +159,5 @@ fn no_server() -> Failure {
             "neither --server nor LATTICE_SERVER nor a configuration file names one, and no `lattice dev` runs here",
         )
         .next("lattice dev", "starts a server with a simulated site")
-        .next("", "or name one: --server https://lattice.example:7440")
+        .next("", "or name one: --server https://lattice.example:7070")
 }

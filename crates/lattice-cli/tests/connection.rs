@@ -67,7 +67,7 @@ fn the_configuration_stands_over_the_runtime_file_and_the_environment_over_both(
 #[test]
 fn a_token_is_not_shown_to_another_server() {
     let server = server();
-    config(&server, "server = \"https://lattice.example:7440\"\ntoken = \"lat_api_config\"\n");
+    config(&server, "server = \"https://lattice.example:7070\"\ntoken = \"lat_api_config\"\n");
     let run = server.lattice_with(&format!("token whoami --server {}", server.address()), "", &[]);
     assert_eq!((run.status, authorization(&server)), (0, None), "{run}");
 }
@@ -76,7 +76,7 @@ fn a_token_is_not_shown_to_another_server() {
 fn a_server_is_not_asked_in_clear_over_the_network() {
     let server = server();
     let run =
-        server.lattice_with("token whoami --server http://lattice.example:7440", "", &[("LATTICE_TOKEN", "lat_api_x")]);
+        server.lattice_with("token whoami --server http://lattice.example:7070", "", &[("LATTICE_TOKEN", "lat_api_x")]);
     insta::assert_snapshot!(run);
 }
 

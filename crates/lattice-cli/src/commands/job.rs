@@ -114,6 +114,9 @@ pub struct Resume {
     /// The machine may be released although its OS runs: its disks are lost
     #[arg(long)]
     release_deployed: bool,
+    /// The host's OS is gone for good, on your word: nothing of it can answer any more
+    #[arg(long)]
+    os_gone: bool,
     /// Any other decision that the stage asked for
     #[arg(long, value_name = "KEY=VALUE", value_parser = decision)]
     decide: Vec<(String, serde_json::Value)>,
@@ -154,6 +157,7 @@ impl Resume {
             body.decisions.machine.clone_from(&self.machine);
         }
         body.decisions.release_deployed |= self.release_deployed;
+        body.decisions.os_gone |= self.os_gone;
         Ok(body)
     }
 }
