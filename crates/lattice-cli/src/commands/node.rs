@@ -21,6 +21,7 @@ pub enum Command {
     /// List nodes
     List(List),
     /// Show all that is known about a node
+    #[command(alias = "get")]
     Show(Named),
     /// Show a node's states, holds and health, and why it is not schedulable
     Status(Named),

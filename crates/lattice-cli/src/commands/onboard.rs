@@ -24,6 +24,7 @@ pub enum Command {
     /// List onboardings, newest first
     List(List),
     /// Show an onboarding with its stages
+    #[command(alias = "get")]
     Show(Show),
     /// Follow an onboarding until it ends; exit status 0 only if it ended well
     Watch(Watch),

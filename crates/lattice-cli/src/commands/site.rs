@@ -22,6 +22,7 @@ pub enum Command {
     /// List sites
     List(Paging),
     /// Show a site and its settings
+    #[command(alias = "get")]
     Show(Named),
     /// Create a site
     #[command(subcommand)]

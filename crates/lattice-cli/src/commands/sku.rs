@@ -16,6 +16,7 @@ pub enum Command {
     /// List SKUs
     List(Paging),
     /// Show a SKU
+    #[command(alias = "get")]
     Show(Named),
     /// Create a SKU; a rule that is not given is not checked
     Create(Create),
