@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderName, Method, header};
 use lattice_api::token::API_TOKEN_PREFIX;
 use lattice_core::actor::{Actor, Role};
 use lattice_core::credential::ApiToken;
@@ -91,6 +91,29 @@ pub async fn authenticate(store: &Store, headers: &HeaderMap, now: Timestamp) ->
         return Err(unauthenticated("the token is expired"));
     }
     Ok(Caller { name: token.name, role: token.role, token: token.id, expires_at: token.expires_at })
+}
+
+/// Refuses what another origin makes a browser do with the page's cookie. A token in a header is sent by nobody but its
+/// owner, and is let through.
+///
+/// # Errors
+/// It changes something, comes by cookie, and the browser says that another origin asked, or does not say which.
+pub fn refuse_other_origins(method: &Method, headers: &HeaderMap) -> Answer<()> {
+    let is_safe = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
+    if is_safe || headers.contains_key(header::AUTHORIZATION) {
+        return Ok(());
+    }
+    let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let is_own = match (text(HeaderName::from_static("sec-fetch-site")), text(header::ORIGIN), text(header::HOST)) {
+        (Some(site), _, _) => site == "same-origin",
+        (None, Some(origin), Some(host)) => origin.split_once("://").is_some_and(|(_, from)| from == host),
+        (None, _, _) => false,
+    };
+    if is_own {
+        return Ok(());
+    }
+    Err(Refusal::new(Code::Forbidden, "a change by cookie must come from a page of this server")
+        .next(NextAction::Fix { what: "send the token as `Authorization: Bearer lat_api_…`".to_owned() }))
 }
 
 /// Whether a token is accepted at `now`.
@@ -207,6 +230,31 @@ mod tests {
         assert!(!allows(Role::ProjectMember, Role::ProjectAdmin));
         for outsider in [Role::Agent, Role::System] {
             assert!(!allows(outsider, Role::ProjectViewer) && !allows(outsider, outsider));
+        }
+    }
+
+    #[test]
+    fn a_change_by_cookie_must_come_from_our_own_page() {
+        let ask = |pairs: &[(&'static str, &'static str)], method: Method| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in pairs {
+                headers.insert(*name, http::HeaderValue::from_static(value));
+            }
+            refuse_other_origins(&method, &headers).is_ok()
+        };
+        let own = ("sec-fetch-site", "same-origin");
+        let rows: [(&[(&str, &str)], bool); 7] = [
+            (&[own], true),
+            (&[("sec-fetch-site", "cross-site"), ("origin", "http://a:1"), ("host", "a:1")], false),
+            (&[("sec-fetch-site", "same-site")], false),
+            (&[("origin", "http://a:1"), ("host", "a:1")], true),
+            (&[("origin", "http://b:1"), ("host", "a:1")], false),
+            (&[("host", "a:1")], false),
+            (&[("authorization", "Bearer x")], true),
+        ];
+        for (pairs, expected) in rows {
+            assert_eq!(ask(pairs, Method::POST), expected, "{pairs:?}");
+            assert!(ask(pairs, Method::GET), "reading changes nothing: {pairs:?}");
         }
     }
 

@@ -5,26 +5,26 @@
 
 pub mod surface;
 
-mod audit;
+pub(crate) mod audit;
 mod events;
-mod extract;
-mod fleet;
+pub(crate) mod extract;
+pub(crate) mod fleet;
 mod guard;
 mod holds;
-mod jobs;
+pub(crate) mod jobs;
 mod node_verbs;
 mod node_view;
-mod nodes;
+pub(crate) mod nodes;
 mod onboardings;
 mod rows;
 mod server;
 mod site_rules;
-mod sites;
+pub(crate) mod sites;
 mod skus;
 mod table;
 #[cfg(test)]
 mod tests;
-mod timeline;
+pub(crate) mod timeline;
 mod tokens;
 
 pub use table::surface;
@@ -149,6 +149,9 @@ pub fn router(parts: Parts) -> Router {
         streams: Arc::new(Semaphore::new(limits.max_streams)),
         parts,
     });
-    let (routes, access) = surface().into_router();
+    let (routes, mut access) = surface().into_router();
+    let (pages, open) = crate::ui::routes();
+    access.extend(open.into_iter().map(|route| (route, surface::Access::Public)));
+    let routes = routes.merge(pages);
     guard::guarded(routes, app.clone(), access).with_state(app)
 }

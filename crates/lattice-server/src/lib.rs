@@ -11,5 +11,6 @@ pub mod metrics;
 pub mod openapi;
 pub mod pki;
 pub mod sse;
+pub mod ui;
 
 pub use lattice_store::{AuditBroken, AuditSummary, audit_verify};

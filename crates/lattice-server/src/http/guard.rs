@@ -19,7 +19,7 @@ use tracing::{debug, warn};
 use super::App;
 use super::extract::is_unsafe;
 use super::surface::Access;
-use crate::auth::{Payer, allows, authenticate};
+use crate::auth::{Payer, allows, authenticate, refuse_other_origins};
 use crate::clock::Stopwatch;
 use crate::error::{Answer, Refusal};
 
@@ -106,6 +106,7 @@ async fn admit(guard: &Guard, request: &mut Request) -> Answer<()> {
         }
     };
     allowance(&guard.app, Payer::Token(caller.token), now)?;
+    refuse_other_origins(request.method(), request.headers())?;
     if !allows(caller.role, least) {
         let detail = format!("{} has the role {}; this needs at least {least}", caller.name, caller.role);
         audit(&guard.app, &asked, caller.actor(), detail.clone(), now).await;

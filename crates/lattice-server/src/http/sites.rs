@@ -51,6 +51,17 @@ pub async fn list(
     Ok(Json(Page { items, next }))
 }
 
+/// All sites, by name.
+pub async fn all(app: &App) -> Answer<Vec<SiteView>> {
+    let mut sites = app.store.sites().await?;
+    sites.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut views = Vec::with_capacity(sites.len());
+    for site in sites {
+        views.push(view(app, site).await?);
+    }
+    Ok(views)
+}
+
 /// One site.
 pub async fn get(State(app): State<App>, path: MatchedPath, Path(site): Path<String>) -> Answer<Json<SiteView>> {
     let site = find(&app, &path, &site).await?;

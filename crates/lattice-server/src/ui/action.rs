@@ -1,0 +1,304 @@
+//! Buttons: each is a request of the API and the command line that makes it, with what happens then.
+
+use askama::Template;
+use askama::filters::HtmlSafe;
+use lattice_api::error::{ApiCall, NextStep, call_of};
+use lattice_api::job::JobAction;
+use lattice_api::node::NodeVerb;
+use lattice_core::time::Timestamp;
+
+use super::shell::Shell;
+use super::words::{When, ago};
+
+/// A button with its command.
+#[derive(Debug, Clone, PartialEq, Eq, Template)]
+#[template(path = "button.html")]
+pub struct Button {
+    /// What it says.
+    pub label: String,
+    /// The same on the command line.
+    pub command: String,
+    /// The request that it makes.
+    pub call: ApiCall,
+    /// What happens then, in one line.
+    pub effect: String,
+    /// How it asks before it acts.
+    pub manner: Manner,
+    /// Values of the command that a person fills in: `<disk>`.
+    pub blanks: Vec<String>,
+    /// What may stand in a blank, as far as it is known.
+    pub choices: Vec<String>,
+    /// Whether the caller's role allows it.
+    pub allowed: bool,
+}
+impl HtmlSafe for Button {}
+
+/// How a button asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// It acts at once.
+    Plain,
+    /// The one thing to do; it acts at once.
+    Primary,
+    /// It states its effect and asks first.
+    Asks,
+}
+
+impl Button {
+    fn body(&self) -> String {
+        self.call.body.as_ref().map_or_else(String::new, ToString::to_string)
+    }
+
+    fn class(&self) -> &'static str {
+        match self.manner {
+            Manner::Plain => "",
+            Manner::Primary => "primary",
+            Manner::Asks => "danger",
+        }
+    }
+
+    fn asks(&self) -> bool {
+        self.manner == Manner::Asks || !self.blanks.is_empty()
+    }
+
+    fn blank_names(&self) -> String {
+        self.blanks.join(" ")
+    }
+
+    fn choice_list(&self) -> String {
+        self.choices.join("\n")
+    }
+
+    /// The same, standing out.
+    #[must_use]
+    pub fn primary(mut self) -> Self {
+        if self.manner == Manner::Plain {
+            self.manner = Manner::Primary;
+        }
+        self
+    }
+
+    /// The same, offering these for its blanks.
+    #[must_use]
+    pub fn choices(mut self, choices: &[String]) -> Self {
+        if !self.blanks.is_empty() {
+            self.choices = choices.to_vec();
+        }
+        self
+    }
+}
+
+/// One thing that helps, as the page shows it.
+#[derive(Debug, Clone, Template)]
+#[template(path = "remedy.html")]
+pub struct Remedy {
+    /// The button, where one request does it.
+    pub button: Option<Button>,
+    /// The command, where there is no button.
+    pub command: Option<String>,
+    /// What it does, or what to wait for or put right.
+    pub effect: String,
+    /// When it moves by itself.
+    pub until: Option<When>,
+}
+impl HtmlSafe for Remedy {}
+
+impl Remedy {
+    /// A step of an explanation, a failure or an incident.
+    pub fn of(step: &NextStep, shell: &Shell) -> Self {
+        let button = step.command.as_deref().and_then(|command| button_of(command, step, shell));
+        Self {
+            command: if button.is_none() { step.command.clone() } else { None },
+            button,
+            effect: step.effect.clone(),
+            until: step.until.map(|until: Timestamp| ago(&until, &shell.at)),
+        }
+    }
+
+    /// All steps, the first one standing out.
+    pub fn all(steps: &[NextStep], shell: &Shell) -> Vec<Self> {
+        let mut remedies: Vec<Self> = steps.iter().map(|step| Self::of(step, shell)).collect();
+        if let Some(first) = remedies.first_mut() {
+            first.button = first.button.take().map(Button::primary);
+        }
+        remedies
+    }
+
+    /// The same, offering these for blanks.
+    #[must_use]
+    pub fn choices(mut self, choices: &[String]) -> Self {
+        self.button = self.button.map(|button| button.choices(choices));
+        self
+    }
+}
+
+/// Commands that only read are links of the page already: they get no button.
+fn button_of(command: &str, step: &NextStep, shell: &Shell) -> Option<Button> {
+    let call = step.api.clone().or_else(|| call_of(command)).filter(|call| call.method != "GET")?;
+    let (label, manner) = label_of(&call)?;
+    Some(Button {
+        label,
+        command: command.to_owned(),
+        blanks: blanks(command),
+        choices: Vec::new(),
+        call,
+        effect: step.effect.clone(),
+        manner,
+        allowed: shell.may_act(),
+    })
+}
+
+/// Words in angle brackets.
+fn blanks(command: &str) -> Vec<String> {
+    command.split_whitespace().filter_map(|word| word.strip_prefix('<')?.strip_suffix('>')).map(str::to_owned).collect()
+}
+
+fn label_of(call: &ApiCall) -> Option<(String, Manner)> {
+    let parts: Vec<&str> = call.path.trim_start_matches("/api/v1/admin/").split('/').collect();
+    match parts.as_slice() {
+        ["nodes", _, "bootstrap"] => Some(("New bootstrap command".to_owned(), Manner::Plain)),
+        ["nodes", _, "holds", kind] => Some((format!("Clear {}", kind.replace('_', " ")), Manner::Plain)),
+        ["nodes", _, verb] => {
+            let verb: NodeVerb = verb.parse().ok()?;
+            let urgent = call.body.as_ref().and_then(|body| body.get("urgent")).is_some();
+            Some((verb_words(verb).0.to_owned(), manner_of(verb, urgent)))
+        }
+        ["jobs", _, word] => {
+            let action = actions().find(|action| action.verb() == *word)?;
+            let (label, _, manner) = action_words(action);
+            Some((label.to_owned(), manner))
+        }
+        ["sites", _, "probe"] => Some(("Probe".to_owned(), Manner::Plain)),
+        ["sites", name] => Some((format!("Enable {name}"), Manner::Plain)),
+        _ => None,
+    }
+}
+
+fn actions() -> impl Iterator<Item = JobAction> {
+    use strum::VariantArray;
+    JobAction::VARIANTS.iter().copied()
+}
+
+/// A verb that a node's states allow, on a node of that name.
+pub fn node_button(verb: NodeVerb, hostname: &str, shell: &Shell) -> Button {
+    let (label, effect) = verb_words(verb);
+    let command = format!("lattice node {verb} {hostname}");
+    Button {
+        label: label.to_owned(),
+        call: post(format!("/api/v1/admin/nodes/{hostname}/{verb}")),
+        command,
+        effect: effect.to_owned(),
+        manner: manner_of(verb, false),
+        blanks: Vec::new(),
+        choices: Vec::new(),
+        allowed: shell.may_act(),
+    }
+}
+
+/// An action that a job's status allows.
+pub fn job_button(action: JobAction, job: impl std::fmt::Display, shell: &Shell) -> Button {
+    let (label, effect, manner) = action_words(action);
+    let verb = action.verb();
+    Button {
+        label: label.to_owned(),
+        command: format!("lattice job {verb} {job}"),
+        call: post(format!("/api/v1/admin/jobs/{job}/{verb}")),
+        effect: effect.to_owned(),
+        manner,
+        blanks: Vec::new(),
+        choices: Vec::new(),
+        allowed: shell.may_act(),
+    }
+}
+
+/// Clears a hold that is cleared by hand.
+pub fn clear_hold_button(hostname: &str, kind: impl std::fmt::Display, shell: &Shell) -> Button {
+    Button {
+        label: "Clear".to_owned(),
+        command: format!("lattice hold clear {hostname} {kind}"),
+        call: ApiCall {
+            method: "DELETE".to_owned(),
+            path: format!("/api/v1/admin/nodes/{hostname}/holds/{kind}"),
+            body: None,
+        },
+        effect: "lets it be scheduled again, unless something else stands against it".to_owned(),
+        manner: Manner::Plain,
+        blanks: Vec::new(),
+        choices: Vec::new(),
+        allowed: shell.may_act(),
+    }
+}
+
+/// Tries a site with its secrets.
+pub fn probe_button(site: &str, shell: &Shell) -> Button {
+    Button {
+        label: "Probe".to_owned(),
+        command: format!("lattice site probe {site}"),
+        call: ApiCall { body: None, ..post(format!("/api/v1/admin/sites/{site}/probe")) },
+        effect: "asks the provider who it is, with the stored secrets".to_owned(),
+        manner: Manner::Plain,
+        blanks: Vec::new(),
+        choices: Vec::new(),
+        allowed: shell.may_act(),
+    }
+}
+
+fn post(path: String) -> ApiCall {
+    ApiCall { method: "POST".to_owned(), path, body: Some(serde_json::json!({})) }
+}
+
+/// Label, and what happens then. The words of a confirmation are S1's where S1 has some.
+const fn verb_words(verb: NodeVerb) -> (&'static str, &'static str) {
+    match verb {
+        NodeVerb::Drain => ("Drain", "it gets no new work; running work ends"),
+        NodeVerb::Undrain => ("Undrain", "it is given back to scheduling once its health check passes"),
+        NodeVerb::Disable => {
+            ("Disable…", "running allocations will be requeued or failed; heartbeats do not undo it, enable does")
+        }
+        NodeVerb::Enable => ("Enable", "it is given back once its health check passes"),
+        NodeVerb::Reboot => ("Reboot…", "the provider boots it again; what runs on it is lost"),
+        NodeVerb::Quarantine => ("Quarantine…", "it is blocked from scheduling until it is proven healthy"),
+        NodeVerb::Recover => ("Recover", "it is taken back once its health check passes"),
+        NodeVerb::Retire => ("Retire…", "it is drained and taken out of the fleet; its identity stays"),
+        NodeVerb::Reactivate => ("Reactivate", "it is taken back with the same identity"),
+        NodeVerb::Remove => ("Remove…", "the node's identity ends and cannot be reused"),
+        NodeVerb::Resume => ("Resume its job", "the job that it waits for is resumed, or created anew"),
+        NodeVerb::Withdraw => ("Withdraw…", "its bootstrap command stops working and the node is deleted"),
+    }
+}
+
+const fn manner_of(verb: NodeVerb, urgent: bool) -> Manner {
+    match verb {
+        NodeVerb::Disable
+        | NodeVerb::Reboot
+        | NodeVerb::Quarantine
+        | NodeVerb::Retire
+        | NodeVerb::Remove
+        | NodeVerb::Withdraw => Manner::Asks,
+        NodeVerb::Drain if urgent => Manner::Asks,
+        NodeVerb::Drain
+        | NodeVerb::Undrain
+        | NodeVerb::Enable
+        | NodeVerb::Recover
+        | NodeVerb::Reactivate
+        | NodeVerb::Resume => Manner::Plain,
+    }
+}
+
+const fn action_words(action: JobAction) -> (&'static str, &'static str, Manner) {
+    match action {
+        JobAction::RetryStage => ("Retry the stage", "runs the failed stage again, attempts from zero", Manner::Plain),
+        JobAction::Resume => ("Resume", "continues from the last safe stage", Manner::Plain),
+        JobAction::Rerun => ("Run again from the top", "each stage adopts what it observes", Manner::Plain),
+        JobAction::RestartClean => {
+            ("Restart clean…", "undoes what was done, then runs from the top in a new epoch", Manner::Asks)
+        }
+        JobAction::Cancel => ("Cancel…", "stops it for good and undoes what can be undone", Manner::Asks),
+        JobAction::AdoptObservedState => {
+            ("Adopt what is observed", "accepts what a fresh observation proves, and goes on from there", Manner::Plain)
+        }
+        JobAction::MarkManualInterventionRequired => {
+            ("Hold for a person", "automation stops until somebody decides", Manner::Plain)
+        }
+    }
+}
