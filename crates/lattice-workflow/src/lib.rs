@@ -1,1 +1,22 @@
-//! placeholder
+//! Runs durable jobs stage by stage; the only crate of the control plane that changes the outside world.
+//!
+//! [`runner::Runner`] makes one turn of a job: observe, decide by the engine of `lattice-core`, commit, act.
+//! [`driver::embedded`] decides when, from the rows alone. Each stage is one file in `stages`. design: 3-jobs
+
+pub mod bootstrap;
+pub mod cloud_init;
+pub mod crash;
+pub mod driver;
+pub mod enrollment;
+mod evidence;
+pub mod flow_of;
+pub mod host_key;
+pub mod jobs;
+mod node_change;
+mod preflight;
+pub mod providers;
+pub mod runner;
+pub mod site_clients;
+pub mod stage;
+mod stages;
+pub mod tools;

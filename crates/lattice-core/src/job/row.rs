@@ -120,6 +120,8 @@ pub struct JobOutputs {
     pub power_credentials: Option<String>,
     /// When discovery began, in this epoch; machines seen earlier are not claimed.
     pub discovery_since: Option<Timestamp>,
+    /// The machines that were there when discovery began.
+    pub discovery_known: Vec<String>,
     /// MAAS id and name of the boot disk.
     pub boot_disk: Option<BootDisk>,
     /// RoCE addresses applied.

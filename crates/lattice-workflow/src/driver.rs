@@ -1,0 +1,6 @@
+//! Schedulers of turns. Thin: the store is the source of truth, the runner does the work. design: 3-jobs
+
+pub mod embedded;
+mod sites;
+
+pub use embedded::{DriverLimits, EmbeddedDriver};

@@ -1,0 +1,402 @@
+//! The driver within the server: timers in memory, turns with bounded concurrency. design: 3-jobs "Embedded driver"
+//!
+//! A waiting job is an entry of a heap, not a task. Everything in memory is rebuilt from the rows at the start.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lattice_core::ids::{BatchId, JobId, NodeId, SiteId};
+use lattice_core::job::{Job, JobStatus, ParkedFor};
+use lattice_core::site::SiteProvider;
+use lattice_core::time::Timestamp;
+use lattice_store::{PAGE_MAX, StoreError};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tracing::{error, warn};
+
+use super::sites::{Watches, follow};
+use crate::runner::{Occasion, Runner, Turn, TurnError};
+
+/// How much a driver does at once.
+#[derive(Debug, Clone, Copy)]
+pub struct DriverLimits {
+    /// Turns that run at once.
+    pub turns: usize,
+    /// Turns that run at once for one site: no provider is flooded.
+    pub turns_per_site: usize,
+    /// Pokes that wait to be read; senders wait beyond.
+    pub pokes: usize,
+    /// Jobs of one batch that are started and not over, where the site has no policy for it.
+    pub batch_parallel: usize,
+    /// Pause before a turn that failed for a reason of our own store.
+    pub after_failure: Duration,
+}
+
+impl Default for DriverLimits {
+    fn default() -> Self {
+        Self {
+            turns: 256,
+            turns_per_site: 128,
+            pokes: 4_096,
+            batch_parallel: 10,
+            after_failure: Duration::from_secs(1),
+        }
+    }
+}
+
+/// What wakes a driver.
+#[derive(Debug)]
+pub(super) enum Poke {
+    Job(JobId),
+    Node(NodeId),
+    Drain(oneshot::Sender<()>),
+}
+
+/// A running driver. Dropping it stops it without waiting; the rows know where each job stands.
+pub struct EmbeddedDriver {
+    pokes: mpsc::Sender<Poke>,
+    _tasks: JoinSet<()>,
+}
+
+impl EmbeddedDriver {
+    /// Starts to drive every job in the store that has something to be done.
+    pub fn start(runner: Runner, limits: DriverLimits) -> Self {
+        let (pokes, receiver) = mpsc::channel(limits.pokes);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(Driver::new(runner, limits, pokes.clone()).run(receiver));
+        Self { pokes, _tasks: tasks }
+    }
+
+    /// A handle that wakes jobs, for those who must not own the driver.
+    pub fn waker(&self) -> Waker {
+        Waker { pokes: self.pokes.clone() }
+    }
+
+    /// Ends well: no new turn begins, those that run end.
+    pub async fn drain(self) {
+        let (done, ended) = oneshot::channel();
+        if self.pokes.send(Poke::Drain(done)).await.is_ok() {
+            // An error means that the driver ended before it could answer, which is as good.
+            ended.await.unwrap_or_default();
+        }
+    }
+}
+
+/// Wakes jobs.
+#[derive(Clone)]
+pub struct Waker {
+    pokes: mpsc::Sender<Poke>,
+}
+
+impl Waker {
+    /// Something happened to a job: it was created, or an operator acted. The row is committed before.
+    pub async fn job(&self, job: JobId) {
+        self.send(Poke::Job(job)).await;
+    }
+
+    /// Something happened to a node that its job may wait for: its agent enrolled, its availability changed.
+    pub async fn node(&self, node: NodeId) {
+        self.send(Poke::Node(node)).await;
+    }
+
+    async fn send(&self, poke: Poke) {
+        // Without a driver nobody has to be woken: the next one begins with the rows.
+        let _gone = self.pokes.send(poke).await;
+    }
+}
+
+/// What is known of a job that is not over.
+struct Slot {
+    node: NodeId,
+    site: SiteId,
+    batch: Option<BatchId>,
+    /// Waits for permits.
+    pending: bool,
+    due: Timestamp,
+    queued: bool,
+    running: bool,
+    woken: bool,
+}
+
+type Ended = (JobId, Result<Turn, TurnError>);
+
+struct Driver {
+    runner: Runner,
+    limits: DriverLimits,
+    pokes: mpsc::Sender<Poke>,
+    slots: HashMap<JobId, Slot>,
+    by_node: HashMap<NodeId, JobId>,
+    timers: BinaryHeap<Reverse<(Timestamp, JobId)>>,
+    ready: VecDeque<JobId>,
+    turns: JoinSet<Ended>,
+    turns_of_site: HashMap<SiteId, usize>,
+    started_of_batch: HashMap<BatchId, HashSet<JobId>>,
+    watches: Arc<Watches>,
+    followers: JoinSet<()>,
+}
+
+impl Driver {
+    fn new(runner: Runner, limits: DriverLimits, pokes: mpsc::Sender<Poke>) -> Self {
+        Self {
+            runner,
+            limits,
+            pokes,
+            slots: HashMap::new(),
+            by_node: HashMap::new(),
+            timers: BinaryHeap::new(),
+            ready: VecDeque::new(),
+            turns: JoinSet::new(),
+            turns_of_site: HashMap::new(),
+            started_of_batch: HashMap::new(),
+            watches: Arc::default(),
+            followers: JoinSet::new(),
+        }
+    }
+
+    async fn run(mut self, mut pokes: mpsc::Receiver<Poke>) {
+        while let Err(failed) = self.rebuild().await {
+            error!(error = %failed, "jobs cannot be read, trying again");
+            tokio::time::sleep(self.limits.after_failure).await;
+        }
+        loop {
+            self.start_turns().await;
+            let pause = self.pause();
+            tokio::select! {
+                poke = pokes.recv() => match poke {
+                    Some(Poke::Job(job)) => self.poked(job).await,
+                    Some(Poke::Node(node)) => self.node_poked(node).await,
+                    Some(Poke::Drain(done)) => {
+                        while self.turns.join_next().await.is_some() {}
+                        // Whoever asked may have stopped waiting.
+                        let _gone = done.send(());
+                        return;
+                    }
+                    None => return,
+                },
+                Some(ended) = self.turns.join_next(), if !self.turns.is_empty() => {
+                    match ended {
+                        Ok((_, Err(TurnError::Crashed(_)))) => return,
+                        Ok((job, outcome)) => self.ended(job, outcome),
+                        Err(panicked) => error!(error = %panicked, "a turn ended without a result"),
+                    }
+                }
+                () = tokio::time::sleep(pause) => self.fire(),
+            }
+        }
+    }
+
+    /// Takes up every job that has something to be done, now or later.
+    async fn rebuild(&mut self) -> Result<(), StoreError> {
+        let mut after = None;
+        loop {
+            let jobs = self.store_page(after).await?;
+            let is_last = jobs.len() < PAGE_MAX;
+            after = jobs.last().map(|job| job.id);
+            for job in &jobs {
+                self.take(job);
+            }
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn store_page(&self, after: Option<JobId>) -> Result<Vec<Job>, StoreError> {
+        self.runner.tools().store.runnable_jobs(after).await
+    }
+
+    /// Knows a job from its row, and when it is due.
+    fn take(&mut self, job: &Job) {
+        let now = self.runner.tools().clock.now();
+        let others = job.lease.as_ref().filter(|lease| lease.holder != self.runner.tools().holder);
+        let due = job.state.next_at.into_iter().chain(others.map(|lease| lease.until)).max().unwrap_or(now);
+        let pending = job.state.status == JobStatus::Pending;
+        if let (Some(batch), false) = (job.batch, pending) {
+            self.started_of_batch.entry(batch).or_default().insert(job.id);
+        }
+        self.by_node.insert(job.node, job.id);
+        self.watch(job);
+        let slot = self.slots.entry(job.id).or_insert(Slot {
+            node: job.node,
+            site: job.site,
+            batch: job.batch,
+            pending,
+            due,
+            queued: false,
+            running: false,
+            woken: false,
+        });
+        (slot.due, slot.pending) = (due, pending);
+        if due <= now { self.queue(job.id) } else { self.timers.push(Reverse((due, job.id))) }
+    }
+
+    fn watch(&mut self, job: &Job) {
+        if self.watches.watch(job) {
+            let tools = self.runner.shared_tools();
+            self.followers.spawn(follow(tools, Arc::clone(&self.watches), job.site, self.pokes.clone()));
+        }
+    }
+
+    async fn poked(&mut self, job: JobId) {
+        if !self.slots.contains_key(&job) {
+            match self.runner.tools().store.job(job).await {
+                Ok(Some(row)) if !row.state.status.is_terminal() => self.take(&row),
+                Ok(Some(_) | None) => return,
+                Err(failed) => return warn!(job_id = %job, error = %failed, "job cannot be read"),
+            }
+        }
+        if let Some(slot) = self.slots.get_mut(&job) {
+            slot.woken = true;
+        }
+        self.queue(job);
+    }
+
+    async fn node_poked(&mut self, node: NodeId) {
+        if let Some(job) = self.by_node.get(&node) {
+            return self.poked(*job).await;
+        }
+        // A job that had failed is not driven, and may succeed late.
+        match self.runner.tools().store.live_job(node).await {
+            Ok(Some(job)) => self.poked(job.id).await,
+            Ok(None) => {}
+            Err(failed) => warn!(node_id = %node, error = %failed, "job of the node cannot be read"),
+        }
+    }
+
+    fn queue(&mut self, job: JobId) {
+        if let Some(slot) = self.slots.get_mut(&job).filter(|slot| !slot.queued && !slot.running) {
+            slot.queued = true;
+            self.ready.push_back(job);
+        }
+    }
+
+    /// Timers whose time has come. An entry that its job has outlived is dropped.
+    fn fire(&mut self) {
+        let now = self.runner.tools().clock.now();
+        while let Some(Reverse((at, job))) = self.timers.peek().copied().filter(|Reverse((at, _))| *at <= now) {
+            self.timers.pop();
+            if self.slots.get(&job).is_some_and(|slot| slot.due == at) {
+                self.queue(job);
+            }
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        /// Nothing is due: look now and then all the same, in case the clock was set.
+        const LONGEST: Duration = Duration::from_secs(60);
+        let now = self.runner.tools().clock.now();
+        self.timers.peek().map_or(LONGEST, |Reverse((at, _))| at.since(now).min(LONGEST))
+    }
+
+    /// Starts the turns that the limits allow, in the order in which they became ready.
+    async fn start_turns(&mut self) {
+        let mut held = VecDeque::new();
+        while self.turns.len() < self.limits.turns {
+            let Some(job) = self.ready.pop_front() else { break };
+            let Some(slot) = self.slots.get(&job) else { continue };
+            let (site, batch, pending) = (slot.site, slot.batch, slot.pending);
+            if self.turns_of_site.get(&site).copied().unwrap_or(0) >= self.limits.turns_per_site {
+                held.push_back(job);
+                continue;
+            }
+            let permitted = !pending || self.permit(job, site, batch).await;
+            let Some(slot) = self.slots.get_mut(&job) else { continue };
+            slot.queued = false;
+            if !permitted {
+                // Its batch is full: the end of one of its siblings queues it again.
+                continue;
+            }
+            slot.running = true;
+            let occasion = Occasion { woken: std::mem::take(&mut slot.woken), permitted };
+            *self.turns_of_site.entry(site).or_default() += 1;
+            let runner = self.runner.clone();
+            self.turns.spawn(async move { (job, runner.turn(job, occasion).await) });
+        }
+        held.append(&mut self.ready);
+        self.ready = held;
+    }
+
+    /// Whether the batch has room for one more; takes the room.
+    async fn permit(&mut self, job: JobId, site: SiteId, batch: Option<BatchId>) -> bool {
+        let Some(batch) = batch else { return true };
+        let now = self.runner.tools().clock.now();
+        let parallel = match self.runner.tools().site(site, now).await {
+            Ok(Some(site)) => match &site.provider {
+                SiteProvider::Maas(maas) => maas.policy.batch_max_parallel as usize,
+                SiteProvider::Manual | SiteProvider::Lxd(_) => self.limits.batch_parallel,
+            },
+            Ok(None) | Err(_) => self.limits.batch_parallel,
+        };
+        let started = self.started_of_batch.entry(batch).or_default();
+        if started.len() < parallel.max(1) || started.contains(&job) {
+            started.insert(job);
+            return true;
+        }
+        false
+    }
+
+    fn ended(&mut self, job: JobId, outcome: Result<Turn, TurnError>) {
+        let Some(slot) = self.slots.get_mut(&job) else { return };
+        slot.running = false;
+        if let Some(turns) = self.turns_of_site.get_mut(&slot.site) {
+            *turns -= 1;
+        }
+        match outcome {
+            Ok(Turn::Sleep { until, job: row }) => {
+                slot.pending = row.state.status == JobStatus::Pending;
+                self.watch(&row);
+                self.sleep(job, until);
+            }
+            Ok(Turn::Held { until }) => self.sleep(job, until),
+            Ok(Turn::Parked { why: ParkedFor::Start, .. }) => {}
+            Ok(
+                Turn::Parked { why: ParkedFor::Operator | ParkedFor::KnownStage, job: row } | Turn::Over { job: row },
+            ) => {
+                self.watches.forget(&row);
+                self.release(job);
+            }
+            Ok(Turn::Missing) => self.release(job),
+            Err(failed) => {
+                warn!(job_id = %job, error = %failed, "turn failed");
+                let until = self.runner.tools().clock.now() + self.limits.after_failure;
+                self.sleep(job, until);
+            }
+        }
+    }
+
+    fn sleep(&mut self, job: JobId, until: Timestamp) {
+        let Some(slot) = self.slots.get_mut(&job) else { return };
+        slot.due = until;
+        // It was poked while its turn ran: the turn may not have seen what happened.
+        if slot.woken || until <= self.runner.tools().clock.now() {
+            self.queue(job);
+        } else {
+            self.timers.push(Reverse((until, job)));
+        }
+    }
+
+    /// Nothing is left to do for the job. If it was poked while its turn ran, it is looked at once more.
+    fn release(&mut self, job: JobId) {
+        if self.slots.get(&job).is_some_and(|slot| slot.woken) {
+            return self.queue(job);
+        }
+        let Some(slot) = self.slots.remove(&job) else { return };
+        if self.by_node.get(&slot.node) == Some(&job) {
+            self.by_node.remove(&slot.node);
+        }
+        let Some(batch) = slot.batch else { return };
+        let is_empty = self.started_of_batch.get_mut(&batch).is_some_and(|started| {
+            started.remove(&job);
+            started.is_empty()
+        });
+        if is_empty {
+            self.started_of_batch.remove(&batch);
+        }
+        let waiting = self.slots.iter().find(|(_, slot)| slot.batch == Some(batch) && slot.pending && !slot.queued);
+        if let Some(next) = waiting.map(|(id, _)| *id) {
+            self.queue(next);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Enrolment tokens: issued, kept secret until used, extended, withdrawn. design: 4 "Identity and transport"
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use lattice_core::change::Change;
+use lattice_core::credential::EnrollmentToken;
+use lattice_core::failure::FailureClass;
+use lattice_core::ids::{Generation, IdSource, JobId, NodeId, TokenId};
+use lattice_core::job::StageError;
+use lattice_core::secret::{Secret, Wipe, token_hash};
+use lattice_core::time::Timestamp;
+use lattice_providers::secret::{SecretError, SecretObject, SecretPath};
+use lattice_store::StoreError;
+
+use crate::stage::{Context, error};
+use crate::tools::{Entropy, Tools};
+
+/// Every enrolment token starts with it, so that a leaked one is recognised.
+pub const TOKEN_PREFIX: &str = "lat_enroll_";
+
+/// For whom a token is.
+#[derive(Debug, Clone, Copy)]
+pub struct TokenFor {
+    /// The only node that may use it.
+    pub node: NodeId,
+    /// The job that issues it.
+    pub job: JobId,
+    /// From when.
+    pub now: Timestamp,
+    /// For how long.
+    pub life: Duration,
+}
+
+/// A new token: its row, and the secret that is never stored in a row.
+pub fn issue(whose: TokenFor, ids: &dyn IdSource, entropy: &dyn Entropy) -> (EnrollmentToken, Secret<String>) {
+    let mut bytes = entropy.bytes32().to_vec();
+    let token = format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(&bytes));
+    bytes.wipe();
+    let row = EnrollmentToken {
+        id: TokenId::generate(ids, whose.now),
+        node: whose.node,
+        job: Some(whose.job),
+        hash: token_hash(&token),
+        issued_at: whose.now,
+        expires_at: whose.now + whose.life,
+        used_at: None,
+        key_hash: None,
+        refreshes: 0,
+        revoked_at: None,
+        generation: Generation::FIRST,
+    };
+    (row, Secret::new(token))
+}
+
+/// The token with another life from `now`.
+pub fn extended(token: &EnrollmentToken, now: Timestamp, life: Duration) -> EnrollmentToken {
+    EnrollmentToken {
+        expires_at: now + life,
+        refreshes: token.refreshes + 1,
+        generation: token.generation.next(),
+        ..token.clone()
+    }
+}
+
+/// The token, withdrawn.
+pub fn revoked(token: &EnrollmentToken, now: Timestamp) -> EnrollmentToken {
+    EnrollmentToken { revoked_at: Some(now), generation: token.generation.next(), ..token.clone() }
+}
+
+/// Withdraws every token of a node that could still be used.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn revoke_all(tools: &Tools, node: NodeId, now: Timestamp) -> Result<Vec<Change>, StageError> {
+    let tokens = tools.store.enrollment_tokens_of(node).await.map_err(store_error)?;
+    let open = tokens.iter().filter(|token| token.used_at.is_none() && token.revoked_at.is_none());
+    Ok(open.map(|token| Change::EnrollmentToken(revoked(token, now))).collect())
+}
+
+/// Where a job keeps what it must keep secret between its stages.
+pub fn job_secrets(job: JobId) -> SecretPath {
+    format!("jobs/{job}/bootstrap").parse().expect("an id is made of letters, digits and dashes")
+}
+
+/// The token that a job's stage issued, if it can still be used.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn usable_token(ctx: &Context<'_>) -> Result<Option<EnrollmentToken>, StageError> {
+    let token = token_of(ctx).await?;
+    Ok(token.filter(|token| token.check(ctx.node.id, ctx.now).is_ok()))
+}
+
+/// The token that a job's stage issued.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn token_of(ctx: &Context<'_>) -> Result<Option<EnrollmentToken>, StageError> {
+    match ctx.job.outputs.token {
+        Some(id) => ctx.tools.store.enrollment_token(id).await.map_err(store_error),
+        None => Ok(None),
+    }
+}
+
+/// Keeps secrets of a job until they are used.
+///
+/// # Errors
+/// The secret store cannot be written.
+pub async fn keep(ctx: &Context<'_>, object: SecretObject) -> Result<(), StageError> {
+    ctx.tools.secrets.write(&job_secrets(ctx.job.id), object).await.map_err(|error| secret_error(&error))
+}
+
+/// The secrets that were kept.
+///
+/// # Errors
+/// The secret store cannot be read; nothing was kept.
+pub async fn kept(ctx: &Context<'_>) -> Result<SecretObject, StageError> {
+    ctx.tools.secrets.read(&job_secrets(ctx.job.id)).await.map_err(|error| secret_error(&error))
+}
+
+/// Forgets them.
+///
+/// # Errors
+/// The secret store cannot be written.
+pub async fn forget(ctx: &Context<'_>) -> Result<(), StageError> {
+    ctx.tools.secrets.delete(&job_secrets(ctx.job.id)).await.map_err(|error| secret_error(&error))
+}
+
+/// An error of the secret store, as a stage reports it.
+pub fn secret_error(failed: &SecretError) -> StageError {
+    match failed {
+        SecretError::NotFound { .. } | SecretError::FieldMissing { .. } => {
+            error(FailureClass::SiteCapabilityMissing, "secret_missing", failed.to_string())
+        }
+        SecretError::KeyExposed { .. }
+        | SecretError::KeyMissing { .. }
+        | SecretError::KeyMalformed { .. }
+        | SecretError::KeyForeign { .. }
+        | SecretError::Damaged { .. }
+        | SecretError::FormatNewer { .. }
+        | SecretError::Io { .. } => error(FailureClass::UpstreamTransient, "secret_store_failed", failed.to_string()),
+    }
+}
+
+/// An error of our own store, as a stage reports it.
+pub fn store_error(failed: StoreError) -> StageError {
+    error(FailureClass::UpstreamTransient, "store_failed", failed.to_string())
+}

@@ -1,0 +1,155 @@
+//! What a job's commit does to its node: asks of the stage and moves of the engine, decided by the node's tables.
+
+use lattice_core::actor::Actor;
+use lattice_core::change::{NodeAction, NodeChange};
+use lattice_core::job::Job;
+use lattice_core::node::machine::{Facts, Health, NodeEvent, Refused, decide};
+use lattice_core::node::status::{Owner, STATUS_EDGES, StatusEdge};
+use lattice_core::node::{Availability, Node, Status};
+use lattice_core::time::Timestamp;
+
+use crate::stage::NodeAsk;
+
+/// What is folded into one change of one row.
+pub struct Wish<'a> {
+    /// The job that asks.
+    pub job: &'a Job,
+    /// What its stage asks, in order.
+    pub asks: &'a [NodeAsk],
+    /// The statuses that the engine moves it through, in order.
+    pub moves: &'a [Status],
+    /// Work that still runs on it.
+    pub live_allocations: u32,
+    /// Who the history names.
+    pub actor: &'a Actor,
+}
+
+/// The one change of the node's row, or none when nothing changes.
+///
+/// # Errors
+/// A move of the engine, or what the stage's result relies on, is refused by the node's table as the node stands now.
+pub fn fold(node: &Node, wish: &Wish<'_>, now: Timestamp) -> Result<Option<NodeChange>, Refused> {
+    let mut folding = Folding { after: node.clone(), cause: None, detail: String::new(), moved: false };
+    for ask in wish.asks {
+        folding.ask(ask, wish, now)?;
+    }
+    for to in wish.moves {
+        folding.to(*to, wish, now)?;
+    }
+    let is_over = wish.job.state.status.is_terminal();
+    if is_over && folding.after.owning_job == Some(wish.job.id) {
+        folding.after.owning_job = None;
+        folding.cause.get_or_insert("job_ended");
+    }
+    let Some(cause) = folding.cause else { return Ok(None) };
+    let after = Node { generation: node.generation.next(), updated_at: now, ..folding.after };
+    let action = if folding.moved { NodeAction::Moved } else { NodeAction::Updated };
+    Ok(Some(NodeChange { after, before: Some(node.state), action, cause: cause.to_owned(), detail: folding.detail }))
+}
+
+struct Folding {
+    after: Node,
+    cause: Option<&'static str>,
+    detail: String,
+    moved: bool,
+}
+
+impl Folding {
+    fn ask(&mut self, ask: &NodeAsk, wish: &Wish<'_>, now: Timestamp) -> Result<(), Refused> {
+        match ask {
+            NodeAsk::Availability { event, boot_timeout } => {
+                let facts = Facts { boot_timeout: *boot_timeout, ..facts(&self.after, wish, owner(wish)) };
+                // Where the event does nothing any more, somebody else brought the node further: that is no error.
+                if let Ok(moved) = decide(&self.after, NodeEvent::Availability(*event), &facts, now) {
+                    self.moved(NodeEvent::Availability(*event), moved.change.after);
+                }
+            }
+            NodeAsk::Require(event) => {
+                let event = NodeEvent::Availability(*event);
+                let moved = decide(&self.after, event, &facts(&self.after, wish, owner(wish)), now)?;
+                self.moved(event, moved.change.after);
+            }
+            NodeAsk::ProviderRef(name) => {
+                if self.after.provider_ref.as_ref() != Some(name) {
+                    self.after.provider_ref = Some(name.clone());
+                    self.cause = Some("machine_found");
+                }
+            }
+            NodeAsk::Address(address) => {
+                if self.after.address.as_ref() != Some(address) {
+                    self.after.address = Some(address.clone());
+                    self.cause = Some("address_known");
+                }
+            }
+            // Read by `facts` when the move is decided.
+            NodeAsk::ProvenGone => {}
+        }
+        Ok(())
+    }
+
+    fn to(&mut self, to: Status, wish: &Wish<'_>, now: Timestamp) -> Result<(), Refused> {
+        if self.after.state.status == to {
+            return Ok(());
+        }
+        let Some(edge) = edge(self.after.state.status, to) else { return Ok(()) };
+        let event = NodeEvent::Status(edge.event);
+        let asks_as = owner_of(edge, wish);
+        let moved = decide(&self.after, event, &facts(&self.after, wish, asks_as), now)?;
+        self.moved(event, moved.change.after);
+        Ok(())
+    }
+
+    fn moved(&mut self, event: NodeEvent, after: Node) {
+        self.after = after;
+        self.cause = Some(event.name());
+        self.moved = true;
+    }
+}
+
+/// The edge between two statuses; the tables have at most one that a job may ask for.
+fn edge(from: Status, to: Status) -> Option<&'static StatusEdge> {
+    STATUS_EDGES
+        .iter()
+        .find(|edge| edge.from == from && edge.to == to && edge.owners.iter().any(|owner| is_ours(*owner)))
+}
+
+const fn is_ours(owner: Owner) -> bool {
+    match owner {
+        Owner::Onboarding | Owner::Retirement | Owner::Removal | Owner::Operator => true,
+        Owner::AgentContact
+        | Owner::Deadlines
+        | Owner::Reimage
+        | Owner::Cleanup
+        | Owner::Detector
+        | Owner::Reconciler
+        | Owner::Bmc => false,
+    }
+}
+
+/// The job's own office where the edge knows it, else the operator who asked for the job.
+fn owner_of(edge: &StatusEdge, wish: &Wish<'_>) -> Owner {
+    let own = owner(wish);
+    if edge.owners.contains(&own) { own } else { Owner::Operator }
+}
+
+const fn owner(wish: &Wish<'_>) -> Owner {
+    match wish.job.kind {
+        lattice_core::job::JobKind::Onboarding => Owner::Onboarding,
+        lattice_core::job::JobKind::Drain | lattice_core::job::JobKind::Retire => Owner::Retirement,
+        lattice_core::job::JobKind::Remove => Owner::Removal,
+    }
+}
+
+fn facts(node: &Node, wish: &Wish<'_>, owner: Owner) -> Facts {
+    // A node is ready only after a passed health check, and stays so only while it is heard.
+    let health = if node.state.availability == Availability::Ready { Health::Passed } else { Health::NotReported };
+    Facts {
+        reason: wish.job.reason.clone(),
+        health,
+        live_allocations: wish.live_allocations,
+        job: Some(wish.job.id),
+        deployed: wish.job.outputs.deployed,
+        proven_gone: wish.asks.contains(&NodeAsk::ProvenGone),
+        ..Facts::of(owner, wish.actor.clone())
+    }
+}

@@ -1,0 +1,79 @@
+//! Gives the machine its name and power control and has MAAS commission it. spec: S5 4.3
+
+use async_trait::async_trait;
+use lattice_core::failure::FailureClass;
+use lattice_core::job::StageError;
+use lattice_providers::machine::maas::lifecycle::Commission;
+use lattice_providers::machine::maas::machines::MachineUpdate;
+use lattice_providers::machine::maas::{Machine, MachineStatus};
+
+use super::maas;
+use crate::providers::failed;
+use crate::stage::{Context, Delta, Observation, Outcome, StageRunner, error};
+
+/// See the module.
+pub struct CommissionNode;
+
+#[async_trait]
+impl StageRunner for CommissionNode {
+    async fn observe(&self, ctx: &Context<'_>) -> Result<Observation, StageError> {
+        let machine = maas::fresh(ctx).await?;
+        if maas::is_deployed_by_us(ctx, &machine) {
+            return Ok(Observation::Done(Delta::said("it is deployed by this job already").skipped()));
+        }
+        match machine.status {
+            MachineStatus::Commissioning | MachineStatus::Testing => Ok(done(ctx, &machine)),
+            MachineStatus::Ready if machine.hostname == ctx.job.hostname => Ok(done(ctx, &machine)),
+            MachineStatus::Ready
+            | MachineStatus::New
+            | MachineStatus::FailedCommissioning
+            | MachineStatus::FailedTesting => Ok(Observation::Absent),
+            MachineStatus::Allocated if maas::is_ours(ctx, &machine) => Ok(done(ctx, &machine)),
+            MachineStatus::Broken => Err(error(
+                FailureClass::HardwareMismatch,
+                "machine_broken",
+                format!("machine {} is marked broken in MAAS: {}", machine.system_id, maas::reason(&machine)),
+            )),
+            MachineStatus::Missing
+            | MachineStatus::Reserved
+            | MachineStatus::Deployed
+            | MachineStatus::Retired
+            | MachineStatus::Deploying
+            | MachineStatus::Allocated
+            | MachineStatus::FailedDeployment
+            | MachineStatus::Releasing
+            | MachineStatus::FailedReleasing
+            | MachineStatus::DiskErasing
+            | MachineStatus::FailedDiskErasing
+            | MachineStatus::RescueMode
+            | MachineStatus::EnteringRescueMode
+            | MachineStatus::FailedEnteringRescueMode
+            | MachineStatus::ExitingRescueMode
+            | MachineStatus::FailedExitingRescueMode
+            | MachineStatus::Other(_) => {
+                Err(maas::out_of_band(&machine, "commissioning it would take it from somebody"))
+            }
+        }
+    }
+
+    async fn act(&self, ctx: &Context<'_>, _: &str) -> Result<Outcome, StageError> {
+        let id = maas::system_id(ctx.provider_ref()?)?;
+        let region = maas::region(ctx).await?;
+        let power = maas::power_login(ctx).await?.setup;
+        let update = MachineUpdate { hostname: Some(ctx.job.hostname.clone()), power: Some(power) };
+        let machine = region.client().update(&id, update).await.map_err(failed(ctx.now))?;
+        if machine.status == MachineStatus::Ready {
+            return Ok(Outcome::Done(
+                Delta::said("Ready already; name and power control set").seen(ctx, maas::seen(&machine)),
+            ));
+        }
+        // Commissioning accepts a New machine by the way; accepting it first would commission it without these options.
+        let how = Commission { enable_ssh: true, skip_bmc_config: true, skip_testing: false };
+        let machine = region.client().commission(&id, how).await.map_err(failed(ctx.now))?;
+        Ok(Outcome::Done(Delta::said(format!("commissioning of {id} begun")).seen(ctx, maas::seen(&machine))))
+    }
+}
+
+fn done(ctx: &Context<'_>, machine: &Machine) -> Observation {
+    Observation::Done(Delta::said(format!("MAAS says {}", machine.status)).seen(ctx, maas::seen(machine)).skipped())
+}

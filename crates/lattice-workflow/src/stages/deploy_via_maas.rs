@@ -1,0 +1,152 @@
+//! Asks MAAS to deploy, once: the key is stamped on the machine before. spec: S5 4.3, 4.10 "not blindly"
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lattice_core::failure::FailureClass;
+use lattice_core::job::{StageError, UndoKind};
+use lattice_core::node::availability::AvailabilityEvent;
+use lattice_providers::error::ErrorKind;
+use lattice_providers::machine::maas::lifecycle::{Deploy, Erase};
+use lattice_providers::machine::maas::{Machine, MachineStatus};
+use lattice_providers::observer::STAMP;
+
+use super::maas;
+use crate::enrollment;
+use crate::providers::failed;
+use crate::stage::{Context, Delta, NodeAsk, Observation, Outcome, StageRunner, error};
+
+/// How soon a release is looked at again.
+const RECHECK: Duration = Duration::from_secs(10);
+
+/// See the module.
+pub struct DeployViaMaas;
+
+#[async_trait]
+impl StageRunner for DeployViaMaas {
+    async fn observe(&self, ctx: &Context<'_>) -> Result<Observation, StageError> {
+        let machine = maas::fresh(ctx).await?;
+        let key = ctx.job.state.key(ctx.flow, ctx.stage.name);
+        let is_this = machine.owner_data.get(STAMP) == Some(&key);
+        match machine.status {
+            MachineStatus::Deploying | MachineStatus::Deployed | MachineStatus::FailedDeployment if is_this => {
+                Ok(Observation::Done(begun(ctx, &machine)?.skipped()))
+            }
+            // A stamp is gone with a release, and a deployment that began leaves these two: none has begun.
+            MachineStatus::Ready | MachineStatus::Allocated => Ok(Observation::Absent),
+            MachineStatus::Releasing => Ok(Observation::Waiting {
+                recheck_at: ctx.now + RECHECK,
+                waiting_for: format!("MAAS to release {} before it is deployed", ctx.job.hostname),
+                delta: Delta::default().seen(ctx, maas::seen(&machine)),
+            }),
+            MachineStatus::Deploying | MachineStatus::Deployed | MachineStatus::FailedDeployment => {
+                Err(maas::out_of_band(&machine, "this job did not deploy it"))
+            }
+            MachineStatus::New
+            | MachineStatus::Commissioning
+            | MachineStatus::FailedCommissioning
+            | MachineStatus::Missing
+            | MachineStatus::Reserved
+            | MachineStatus::Retired
+            | MachineStatus::Broken
+            | MachineStatus::FailedReleasing
+            | MachineStatus::DiskErasing
+            | MachineStatus::FailedDiskErasing
+            | MachineStatus::RescueMode
+            | MachineStatus::EnteringRescueMode
+            | MachineStatus::FailedEnteringRescueMode
+            | MachineStatus::ExitingRescueMode
+            | MachineStatus::FailedExitingRescueMode
+            | MachineStatus::Testing
+            | MachineStatus::FailedTesting
+            | MachineStatus::Other(_) => Err(maas::out_of_band(&machine, "it should be Ready to be deployed")),
+        }
+    }
+
+    async fn act(&self, ctx: &Context<'_>, key: &str) -> Result<Outcome, StageError> {
+        let site = ctx.maas_site()?;
+        let id = maas::system_id(ctx.provider_ref()?)?;
+        let region = maas::region(ctx).await?;
+        let mut kept = enrollment::kept(ctx).await?;
+        let user_data = kept.remove("user_data").ok_or_else(|| {
+            error(FailureClass::StateAmbiguity, "payload_missing", "the first-boot payload is not kept any more")
+        })?;
+        let stamp = BTreeMap::from([(STAMP.to_owned(), key.to_owned())]);
+        region.client().set_owner_data(&id, &stamp).await.map_err(failed(ctx.now))?;
+        let what = Deploy {
+            distro_series: site.distro_series.clone(),
+            user_data: Some(user_data),
+            enable_hw_sync: site.policy.require_hw_sync,
+            comment: Some(format!("Lattice job {}", ctx.job.id)),
+        };
+        let machine = region.client().deploy(&id, what).await.map_err(|refused| {
+            let mut failure = failed(ctx.now)(refused.clone());
+            if matches!(refused.kind, ErrorKind::Refused { .. }) {
+                // S5 4.6 tries a rejected deploy again: an image import or a lock may be in its way.
+                failure.class = FailureClass::UpstreamTransient;
+                failure.error_code = "deploy_rejected".to_owned();
+            }
+            failure
+        })?;
+        Ok(Outcome::Done(begun(ctx, &machine)?))
+    }
+
+    async fn undo(&self, ctx: &Context<'_>, _: UndoKind, _: &str) -> Result<Outcome, StageError> {
+        let machine = match maas::fresh(ctx).await {
+            Ok(machine) => machine,
+            Err(gone) if gone.error_code == "machine_deleted" => {
+                return Ok(Outcome::Done(undone(ctx, "the machine is gone from MAAS")));
+            }
+            Err(other) => return Err(other),
+        };
+        if machine.status == MachineStatus::Ready {
+            return Ok(Outcome::Done(undone(ctx, "Ready in MAAS").seen(ctx, maas::seen(&machine))));
+        }
+        let is_ours = maas::is_ours(ctx, &machine) || machine.status == MachineStatus::Releasing;
+        if !is_ours {
+            return Err(maas::out_of_band(&machine, "this job did not deploy it and does not release it"));
+        }
+        release(ctx, &machine).await
+    }
+}
+
+/// One step of a way back to Ready: abort what runs, release what is held, else wait.
+pub(super) async fn release(ctx: &Context<'_>, machine: &Machine) -> Result<Outcome, StageError> {
+    let region = maas::region(ctx).await?;
+    let comment = format!("Lattice job {}", ctx.job.id);
+    let id = &machine.system_id;
+    let after = if machine.status == MachineStatus::Deploying {
+        region.client().abort(id, &comment).await.map_err(failed(ctx.now))?
+    } else if machine.status.releasable() && machine.status != MachineStatus::Releasing {
+        region.client().release(id, Erase::Nothing, &comment).await.map_err(failed(ctx.now))?
+    } else {
+        machine.clone()
+    };
+    // An aborted deployment leaves the machine allocated: it is released in the next step, at once.
+    let pause = if after.status == MachineStatus::Allocated { Duration::ZERO } else { RECHECK };
+    Ok(Outcome::StillGoing {
+        recheck_at: ctx.now + pause,
+        waiting_for: format!("MAAS to release {}; it is {}", ctx.job.hostname, after.status),
+        delta: Delta::default().seen(ctx, maas::seen(&after)),
+    })
+}
+
+fn undone(ctx: &Context<'_>, message: &str) -> Delta {
+    let mut outputs = ctx.outputs();
+    outputs.deployed = false;
+    Delta::said(message).outputs(outputs)
+}
+
+/// What a deployment that began means for the job and its node.
+fn begun(ctx: &Context<'_>, machine: &Machine) -> Result<Delta, StageError> {
+    let policy = &ctx.maas_site()?.policy;
+    let mut outputs = ctx.outputs();
+    outputs.deployed = true;
+    // Deployed is said before the first boot ends: the agent has its own time after it.
+    let boot_timeout = Duration::from_millis(policy.deploy_timeout_ms + policy.enrollment_timeout_ms);
+    Ok(Delta::said(format!("deployment of {} begun", machine.system_id))
+        .outputs(outputs)
+        .ask(NodeAsk::Availability { event: AvailabilityEvent::BootStarted, boot_timeout })
+        .seen(ctx, maas::seen(machine)))
+}

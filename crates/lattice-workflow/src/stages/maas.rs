@@ -1,0 +1,164 @@
+//! What the MAAS stages share: reading a machine, knowing whose it is, telling what was seen.
+
+use std::sync::Arc;
+
+use lattice_core::failure::FailureClass;
+use lattice_core::job::{JobInput, StageError};
+use lattice_core::secret::Secret;
+use lattice_core::site::power_credentials::{PowerTarget, candidates};
+use lattice_providers::machine::maas::machines::{PowerSetup, Presence};
+use lattice_providers::machine::maas::{MaasObserver, Machine, MachineStatus, SystemId};
+use lattice_providers::observer::STAMP;
+use lattice_providers::secret::{SecretError, SecretPath};
+
+use crate::enrollment::secret_error;
+use crate::providers::failed;
+use crate::stage::{Context, Seen, error};
+
+/// The site's region.
+pub(super) async fn region(ctx: &Context<'_>) -> Result<Arc<MaasObserver>, StageError> {
+    ctx.tools.providers.maas(ctx.site).await.map_err(failed(ctx.now))
+}
+
+/// MAAS's name of a machine.
+pub(crate) fn system_id(name: &str) -> Result<SystemId, StageError> {
+    name.parse().map_err(|_| {
+        error(FailureClass::StateAmbiguity, "machine_unknown", format!("`{name}` is not a machine's id in MAAS"))
+    })
+}
+
+/// The job's machine as MAAS describes it now.
+pub(super) async fn fresh(ctx: &Context<'_>) -> Result<Machine, StageError> {
+    let id = system_id(ctx.provider_ref()?)?;
+    let region = region(ctx).await?;
+    match region.client().machine(&id).await.map_err(failed(ctx.now))? {
+        Some(machine) => Ok(machine),
+        None => Err(missing(ctx, &region, &id).await?),
+    }
+}
+
+/// The job's machine as it was last seen, if that was in this stage; else as it is now.
+pub(super) async fn recent(ctx: &Context<'_>) -> Result<Arc<Machine>, StageError> {
+    let id = system_id(ctx.provider_ref()?)?;
+    let seen = region(ctx).await?.observed(&id);
+    match seen.filter(|seen| seen.at >= ctx.job.state.stage_entered_at) {
+        Some(seen) => Ok(seen.machine),
+        None => fresh(ctx).await.map(Arc::new),
+    }
+}
+
+/// The listing does not hold the machine: a 404 on it proves that it was deleted.
+async fn missing(ctx: &Context<'_>, region: &MaasObserver, id: &SystemId) -> Result<StageError, StageError> {
+    match region.client().presence(id).await.map_err(failed(ctx.now))? {
+        Presence::Absent => Ok(error(
+            FailureClass::StateAmbiguity,
+            "machine_deleted",
+            format!("machine {id} was deleted from MAAS while its onboarding ran"),
+        )),
+        Presence::Present => Ok(error(
+            FailureClass::UpstreamTransient,
+            "listing_incomplete",
+            format!("MAAS has machine {id} and does not list it"),
+        )),
+    }
+}
+
+/// Whether this job's deployment is on the machine, or was.
+pub(super) fn is_ours(ctx: &Context<'_>, machine: &Machine) -> bool {
+    let job = ctx.job.id.to_string();
+    machine.owner_data.get(STAMP).is_some_and(|stamp| stamp.split('/').any(|part| part == job))
+}
+
+/// Whether the machine is past what a stage before the deploy could still change, by this very job.
+pub(super) fn is_deployed_by_us(ctx: &Context<'_>, machine: &Machine) -> bool {
+    let is_past =
+        matches!(machine.status, MachineStatus::Deploying | MachineStatus::Deployed | MachineStatus::FailedDeployment);
+    is_past && is_ours(ctx, machine)
+}
+
+/// The machine is in a state that this job neither made nor may undo.
+pub(super) fn out_of_band(machine: &Machine, wanted: &str) -> StageError {
+    let owner = machine.owner.as_deref().unwrap_or("nobody");
+    error(
+        FailureClass::StateAmbiguity,
+        "changed_out_of_band",
+        format!("machine {} is {}, held by {owner}; {wanted}", machine.system_id, machine.status),
+    )
+}
+
+/// What was seen of a machine.
+pub(super) fn seen(machine: &Machine) -> Seen {
+    Seen {
+        provider_ref: machine.system_id.to_string(),
+        status: machine.status.to_string(),
+        power: machine.power_state,
+        addresses: machine.ip_addresses.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// What MAAS says about why, in a few words.
+pub(super) fn reason(machine: &Machine) -> String {
+    let texts = [machine.error_description.as_str(), machine.status_message.as_deref().unwrap_or_default()];
+    let said: Vec<&str> = texts.into_iter().filter(|text| !text.is_empty()).collect();
+    if said.is_empty() { "MAAS gives no reason".to_owned() } else { said.join("; ") }
+}
+
+/// What a MAAS onboarding was asked.
+pub(super) struct Asked<'a> {
+    pub(super) hostname: &'a str,
+    pub(super) ipmi_ip: &'a str,
+    pub(super) pxe_mac: Option<&'a str>,
+}
+
+/// The job's input.
+pub(super) fn asked<'a>(ctx: &'a Context<'_>) -> Result<Asked<'a>, StageError> {
+    match &ctx.job.input {
+        JobInput::OnboardMaas { hostname, ipmi_ip, pxe_mac } => {
+            Ok(Asked { hostname, ipmi_ip, pxe_mac: pxe_mac.as_deref() })
+        }
+        JobInput::OnboardLxd { .. }
+        | JobInput::OnboardManual { .. }
+        | JobInput::Drain { .. }
+        | JobInput::Retire { .. }
+        | JobInput::Remove => Err(error(
+            FailureClass::InputConfigError,
+            "wrong_input",
+            "this stage belongs to an onboarding through MAAS",
+        )),
+    }
+}
+
+/// A BMC login, and where it came from.
+pub(super) struct PowerLogin {
+    pub(super) source: String,
+    pub(super) setup: PowerSetup,
+}
+
+/// The BMC login of the job's machine: the first candidate that the secret store has. spec: S5 3.2.1
+pub(super) async fn power_login(ctx: &Context<'_>) -> Result<PowerLogin, StageError> {
+    let asked = asked(ctx)?;
+    let target = PowerTarget { hostname: asked.hostname, ipmi_ip: asked.ipmi_ip, pxe_mac: asked.pxe_mac };
+    let mut last = None;
+    for choice in candidates(ctx.maas_site()?, &[], &target) {
+        let path = secret_path(&choice.path)?;
+        match ctx.tools.secrets.read(&path).await {
+            Ok(mut object) => {
+                let user = object.remove("user").map(|user| user.expose().clone()).unwrap_or_default();
+                let password = object.remove("pass").unwrap_or_else(|| Secret::new(String::new()));
+                let setup = PowerSetup::ipmi(asked.ipmi_ip, user, password);
+                return Ok(PowerLogin { source: choice.source, setup });
+            }
+            Err(missing @ SecretError::NotFound { .. }) => last = Some(secret_error(&missing)),
+            Err(other) => return Err(secret_error(&other)),
+        }
+    }
+    Err(last
+        .unwrap_or_else(|| error(FailureClass::SiteCapabilityMissing, "secret_missing", "the site has no BMC login")))
+}
+
+/// A path as the site has it.
+pub(super) fn secret_path(path: &str) -> Result<SecretPath, StageError> {
+    path.parse().map_err(|bad: lattice_providers::secret::InvalidSecretPath| {
+        error(FailureClass::InputConfigError, "bad_secret_path", bad.to_string())
+    })
+}

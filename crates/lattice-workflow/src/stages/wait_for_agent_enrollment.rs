@@ -1,0 +1,76 @@
+//! Until the agent enrolled and its health check passed. spec: S5 4.3, 4.6; design: 3-jobs "Enrolment-token refresh"
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lattice_core::change::Change;
+use lattice_core::credential::EnrollmentToken;
+use lattice_core::job::{JobInput, StageError, UndoKind};
+use lattice_core::node::Availability;
+
+use crate::enrollment;
+use crate::stage::{Context, Delta, Observation, Outcome, StageRunner};
+
+/// The enrolment wakes the job; this look is for the case that the waking was lost.
+const RECHECK: Duration = Duration::from_secs(60);
+
+/// See the module.
+pub struct WaitForAgentEnrollment;
+
+#[async_trait]
+impl StageRunner for WaitForAgentEnrollment {
+    async fn observe(&self, ctx: &Context<'_>) -> Result<Observation, StageError> {
+        if ctx.node.state.availability == Availability::Ready {
+            // What was kept secret for it is forgotten first; a manual job kept nothing.
+            let keeps = ctx.job.outputs.token.is_some() && !matches!(ctx.job.input, JobInput::OnboardManual { .. });
+            return Ok(if keeps { Observation::Absent } else { Observation::Done(enrolled(ctx)) });
+        }
+        let token = enrollment::token_of(ctx).await?;
+        if token.as_ref().is_some_and(|token| may_extend(ctx, token)) {
+            return Ok(Observation::Absent);
+        }
+        let hostname = &ctx.job.hostname;
+        let waiting_for = match token.filter(|token| token.used_at.is_some()) {
+            Some(_) => format!("the health check of {hostname}; its agent enrolled, the node is {}", ctx.node.state),
+            None => format!("the agent of {hostname} to enrol"),
+        };
+        Ok(Observation::Waiting { recheck_at: ctx.now + RECHECK, waiting_for, delta: Delta::default() })
+    }
+
+    async fn act(&self, ctx: &Context<'_>, _: &str) -> Result<Outcome, StageError> {
+        if ctx.node.state.availability == Availability::Ready {
+            enrollment::forget(ctx).await?;
+            return Ok(Outcome::Done(enrolled(ctx)));
+        }
+        let mut delta = Delta::default();
+        if let Some(token) = enrollment::token_of(ctx).await?.filter(|token| may_extend(ctx, token)) {
+            delta.changes.push(Change::EnrollmentToken(enrollment::extended(&token, ctx.now, life(ctx))));
+        }
+        let waiting_for = format!("the agent of {} to enrol, with more time for its token", ctx.job.hostname);
+        Ok(Outcome::StillGoing { recheck_at: ctx.now + RECHECK, waiting_for, delta })
+    }
+
+    async fn undo(&self, ctx: &Context<'_>, _: UndoKind, _: &str) -> Result<Outcome, StageError> {
+        super::render_cloud_init::revoke(ctx).await
+    }
+}
+
+fn enrolled(ctx: &Context<'_>) -> Delta {
+    let version = ctx.node.agent_version.as_deref().unwrap_or("of unknown version");
+    Delta::said(format!("agent {version} enrolled, health check passed"))
+}
+
+/// An unused token gets another life in the second time window, and when it ran out: at most twice.
+fn may_extend(ctx: &Context<'_>, token: &EnrollmentToken) -> bool {
+    let is_open = token.used_at.is_none() && token.revoked_at.is_none();
+    let is_due = token.refreshes + 1 < ctx.window || ctx.now >= token.expires_at;
+    is_open && is_due && token.refreshes < EnrollmentToken::MAX_REFRESHES
+}
+
+fn life(ctx: &Context<'_>) -> Duration {
+    match &ctx.site.provider {
+        lattice_core::site::SiteProvider::Maas(site) => Duration::from_secs(site.policy.enrollment_token_ttl_seconds),
+        lattice_core::site::SiteProvider::Lxd(site) => Duration::from_secs(site.enrollment_token_ttl_seconds),
+        lattice_core::site::SiteProvider::Manual => ctx.tools.limits.manual_token_ttl,
+    }
+}

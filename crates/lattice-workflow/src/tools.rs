@@ -1,0 +1,134 @@
+//! What jobs need of the world, behind traits where it is IO that is not ours.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lattice_core::ids::{IdSource, NodeId, SiteId};
+use lattice_core::site::Site;
+use lattice_core::time::{Clock, Timestamp};
+use lattice_providers::secret::SecretStore;
+use lattice_store::{Store, StoreError};
+
+use crate::bootstrap::BootstrapConfig;
+use crate::crash::CrashPlan;
+use crate::providers::Providers;
+
+/// Where secrets come from: the operating system's generator, or a seed in tests.
+pub trait Entropy: Send + Sync {
+    /// Fresh bytes that nobody can guess.
+    fn bytes32(&self) -> [u8; 32];
+}
+
+/// Entropy of the operating system.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemEntropy;
+
+impl Entropy for SystemEntropy {
+    fn bytes32(&self) -> [u8; 32] {
+        rand::random()
+    }
+}
+
+/// What runs on a node right now, as its agent reported last. Lives in the registry of heartbeats.
+#[async_trait]
+pub trait LiveWork: Send + Sync {
+    /// How many allocations run there; none when nothing was heard that could tell.
+    async fn live_allocations(&self, node: NodeId) -> Option<u32>;
+
+    /// When its agent was heard last; none when never since this server started.
+    async fn last_heard(&self, node: NodeId) -> Option<Timestamp>;
+}
+
+/// How long things may take that no site's policy says.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Life of a claim; renewed at a third while an act runs.
+    pub lease: Duration,
+    /// Longest single act: pushing an agent over a slow link fits in.
+    pub act: Duration,
+    /// Longest look at a provider.
+    pub observe: Duration,
+    /// How long a site's row is taken for fresh: a change of its settings works after that.
+    pub site_cache: Duration,
+    /// How long the allocations of a drained node may take to end.
+    pub drain_patience: Duration,
+    /// Life of the token in a manual bootstrap command.
+    pub manual_token_ttl: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(30),
+            act: Duration::from_secs(120),
+            observe: Duration::from_secs(60),
+            site_cache: Duration::from_secs(1),
+            drain_patience: Duration::from_secs(24 * 3_600),
+            manual_token_ttl: Duration::from_secs(24 * 3_600),
+        }
+    }
+}
+
+/// Everything that a turn needs besides the job's row.
+pub struct Tools {
+    /// The rows.
+    pub store: Store,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Ids.
+    pub ids: Arc<dyn IdSource>,
+    /// Tokens and keys.
+    pub entropy: Arc<dyn Entropy>,
+    /// Credentials, and what a job must keep secret between its stages.
+    pub secrets: Arc<dyn SecretStore>,
+    /// Systems that are not ours.
+    pub providers: Arc<dyn Providers>,
+    /// What runs on the nodes.
+    pub live_work: Arc<dyn LiveWork>,
+    /// What new hosts are told.
+    pub bootstrap: BootstrapConfig,
+    /// This server's name in leases; the same after a restart on the same data directory.
+    pub holder: String,
+    /// Times.
+    pub limits: Limits,
+    /// Where to die, in tests.
+    pub crash: CrashPlan,
+    /// Sites read lately.
+    pub sites: SiteCache,
+}
+
+/// Sites read lately: a turn would else read the same row as thousands of others.
+#[derive(Default)]
+pub struct SiteCache {
+    rows: std::sync::Mutex<std::collections::HashMap<SiteId, (Timestamp, Arc<Site>)>>,
+}
+
+impl Tools {
+    /// A site, at most [`Limits::site_cache`] old; none when there is none.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn site(&self, id: SiteId, now: Timestamp) -> Result<Option<Arc<Site>>, StoreError> {
+        if let Some(site) = self.sites.fresh(id, now, self.limits.site_cache) {
+            return Ok(Some(site));
+        }
+        let site = self.store.site(id).await?.map(Arc::new);
+        if let Some(site) = &site {
+            self.sites.keep(id, now, Arc::clone(site));
+        }
+        Ok(site)
+    }
+}
+
+impl SiteCache {
+    fn fresh(&self, id: SiteId, now: Timestamp, life: Duration) -> Option<Arc<Site>> {
+        let rows = self.rows.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        rows.get(&id).filter(|(read, _)| now.since(*read) < life).map(|(_, site)| Arc::clone(site))
+    }
+
+    fn keep(&self, id: SiteId, now: Timestamp, site: Arc<Site>) {
+        let mut rows = self.rows.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        rows.insert(id, (now, site));
+    }
+}

@@ -1,0 +1,230 @@
+//! Each job, with a crash after every commit and before every act: the end is the same, and nothing is done twice.
+
+mod harness;
+
+use std::collections::BTreeMap;
+
+use harness::{Driven, World};
+use lattice_core::ids::NodeId;
+use lattice_core::job::{Disposal, Job, JobInput, JobStatus, StageEventStatus};
+use lattice_core::node::{Availability, NodeState, Status};
+use lattice_providers::machine::fake::FakeCall;
+use lattice_workflow::crash::CrashPlan;
+
+const NAME: &str = "c07u43";
+
+fn lxd() -> JobInput {
+    JobInput::OnboardLxd { hostname: NAME.to_owned() }
+}
+
+async fn onboarded(world: &World, crash: CrashPlan) -> Driven {
+    let job = world.onboard(NAME, lxd()).await;
+    world.drive(job.id, crash, async |world| world.agent_tries(job.id).await).await
+}
+
+async fn run_on(world: &World, node: NodeId, input: JobInput, crash: CrashPlan) -> Driven {
+    let job = world.job_on(node, input).await;
+    world.drive(job.id, crash, async |_| {}).await
+}
+
+/// Create, start and delete happened at most once each, whatever died in between.
+fn check_once(world: &World) {
+    let mut counts: BTreeMap<(FakeCall, String), u32> = BTreeMap::new();
+    for effect in world.fake.effects() {
+        if matches!(effect.call, FakeCall::Create | FakeCall::Start | FakeCall::Delete) {
+            *counts.entry((effect.call, effect.machine)).or_default() += 1;
+        }
+    }
+    assert!(counts.values().all(|count| *count == 1), "{counts:?}");
+}
+
+/// Runs `job` with a crash at each of its places and hands each end to `check`.
+async fn at_every_place(run: impl AsyncFn(CrashPlan) -> Driven) -> u64 {
+    let places = run(CrashPlan::never()).await.places;
+    for place in 0..places {
+        let driven = run(CrashPlan::at(place)).await;
+        assert_eq!(driven.crashes, 1, "place {place} of {places}");
+    }
+    places
+}
+
+#[tokio::test]
+async fn an_onboarding_survives_a_crash_at_every_place() {
+    let places = at_every_place(async |crash| {
+        let world = World::lxd().await;
+        let driven = onboarded(&world, crash).await;
+        assert_eq!(driven.job.state.status, JobStatus::Completed, "{:?}", driven.job.state);
+        let node = world.node(driven.job.node).await;
+        assert_eq!(node.state, NodeState::new(Status::Active, Availability::Ready));
+        assert_eq!((node.provider_ref.as_deref(), node.owning_job), (Some(NAME), None));
+        assert!(world.secrets.paths().is_empty(), "what was kept secret is forgotten");
+        check_once(&world);
+        driven
+    })
+    .await;
+    assert!(places >= 6, "an onboarding has at least so many places to die at, not {places}");
+}
+
+#[tokio::test]
+async fn a_retirement_and_a_removal_survive_a_crash_at_every_place() {
+    for which in 0..2 {
+        at_every_place(async |crash| {
+            let mut crash = [Some(crash)];
+            let mut plan = |now: usize| if now == which { crash[0].take().unwrap() } else { CrashPlan::never() };
+            let world = World::lxd().await;
+            let node = onboarded(&world, CrashPlan::never()).await.job.node;
+            let retired = run_on(&world, node, JobInput::Retire { disposal: Disposal::Keep }, plan(0)).await;
+            assert_eq!(retired.job.state.status, JobStatus::Completed, "{:?}", retired.job.state);
+            assert_eq!(world.node(node).await.state, NodeState::new(Status::Retired, Availability::Drained));
+            let removed = run_on(&world, node, JobInput::Remove, plan(1)).await;
+            assert_eq!(removed.job.state.status, JobStatus::Completed, "{:?}", removed.job.state);
+            assert_eq!(world.node(node).await.state, NodeState::new(Status::Deleted, Availability::Unknown));
+            check_once(&world);
+            [retired, removed].into_iter().nth(which).unwrap()
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_drain_survives_a_crash_at_every_place_and_waits_for_the_last_allocation() {
+    at_every_place(async |crash| {
+        let world = World::lxd().await;
+        let node = onboarded(&world, CrashPlan::never()).await.job.node;
+        world.work.live.lock().unwrap().insert(node, 2);
+        let job = world.job_on(node, JobInput::Drain { urgent: false }).await;
+        let mut turns = 0;
+        let driven = world
+            .drive(job.id, crash, async |world| {
+                turns += 1;
+                if turns == 4 {
+                    world.work.live.lock().unwrap().insert(node, 0);
+                }
+            })
+            .await;
+        assert_eq!(driven.job.state.status, JobStatus::Completed, "{:?}", driven.job.state);
+        assert_eq!(world.node(node).await.state, NodeState::new(Status::Active, Availability::Drained));
+        driven
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_manual_onboarding_waits_for_its_agent_and_ends_active() {
+    let world = World::manual().await;
+    let job = world.onboard(NAME, JobInput::OnboardManual { hostname: NAME.to_owned() }).await;
+    let mut turns = 0;
+    let driven = world
+        .drive(job.id, CrashPlan::never(), async |world| {
+            turns += 1;
+            if turns == 5 {
+                assert_eq!(world.node(job.node).await.state.status, Status::BootstrapIssued);
+                let wait = world.job(job.id).await.state.wait.unwrap();
+                assert_eq!(wait.reason, "the agent of c07u43 to enrol");
+                assert!(world.agent_comes(job.id).await);
+            }
+        })
+        .await;
+    assert_eq!(driven.job.state.status, JobStatus::Completed, "{:?}", driven.job.state);
+    assert_eq!(world.node(job.node).await.state, NodeState::new(Status::Active, Availability::Ready));
+}
+
+#[tokio::test]
+async fn a_look_that_finds_nothing_new_is_not_written() {
+    let world = World::manual().await;
+    let job = world.onboard(NAME, JobInput::OnboardManual { hostname: NAME.to_owned() }).await;
+    let mut generations = Vec::new();
+    let mut turns = 0;
+    world
+        .drive(job.id, CrashPlan::never(), async |world| {
+            turns += 1;
+            generations.push(world.job(job.id).await.generation);
+            if turns == 20 {
+                world.agent_comes(job.id).await;
+            }
+        })
+        .await;
+    generations.dedup();
+    assert_eq!(generations.len(), 2, "created, waiting: {generations:?}");
+}
+
+#[tokio::test]
+async fn a_token_that_nobody_used_is_extended_twice_and_the_job_asks_for_help_then() {
+    let world = World::lxd().await;
+    let job = world.onboard(NAME, lxd()).await;
+    let driven = world.drive(job.id, CrashPlan::never(), async |_| {}).await;
+    assert_eq!(driven.job.state.status, JobStatus::FailedManualIntervention, "{:?}", driven.job.state);
+    let failure = driven.job.state.failure.as_ref().unwrap();
+    assert_eq!(failure.error_code, "failed_enrollment");
+    let token = world.store.enrollment_token(driven.job.outputs.token.unwrap()).await.unwrap().unwrap();
+    assert_eq!(token.refreshes, 1, "the second window extends it; it did not run out");
+    assert_eq!(world.node(job.node).await.state.status, Status::Enrolling, "its OS is left alone");
+}
+
+#[tokio::test]
+async fn late_enrolment_is_adopted_after_failure() {
+    let world = World::lxd().await;
+    let job = world.onboard(NAME, lxd()).await;
+    world.drive(job.id, CrashPlan::never(), async |_| {}).await;
+    assert!(world.agent_comes(job.id).await);
+    let driven = world.drive(job.id, CrashPlan::never(), async |_| {}).await;
+    assert_eq!(driven.job.state.status, JobStatus::Reconciled, "{:?}", driven.job.state);
+    assert_eq!(world.node(job.node).await.state, NodeState::new(Status::Active, Availability::Ready));
+}
+
+#[tokio::test]
+async fn a_manual_node_is_removed_only_when_it_is_silent_revoked_and_declared_gone() {
+    let world = World::manual().await;
+    let job = world.onboard(NAME, JobInput::OnboardManual { hostname: NAME.to_owned() }).await;
+    let onboarded = world.drive(job.id, CrashPlan::never(), async |world| world.agent_tries(job.id).await).await;
+    let node = onboarded.job.node;
+    run_on(&world, node, JobInput::Retire { disposal: Disposal::Keep }, CrashPlan::never()).await;
+    world.work.heard.lock().unwrap().insert(node, harness::START + std::time::Duration::from_secs(3_600 * 24));
+    let removal = world.job_on(node, JobInput::Remove).await;
+    let mut reasons: Vec<String> = Vec::new();
+    let stuck = world
+        .drive(removal.id, CrashPlan::never(), async |world| {
+            reasons.extend(world.job(removal.id).await.state.wait.map(|wait| wait.reason));
+        })
+        .await;
+    assert!(reasons.iter().any(|reason| reason.contains("systemctl disable --now lattice-agent")), "{reasons:?}");
+    assert_eq!(stuck.job.state.failure.unwrap().error_code, "uninstall_timeout");
+    assert_eq!(world.node(node).await.state.status, Status::Retired, "a failed removal keeps the identity");
+}
+
+#[tokio::test]
+async fn the_history_of_stages_tells_each_stage_once() {
+    let world = World::lxd().await;
+    let driven = onboarded(&world, CrashPlan::never()).await;
+    let events = world.store.stage_events(driven.job.id).await.unwrap();
+    let started: Vec<_> =
+        events.iter().filter(|one| one.event.status == StageEventStatus::Started).map(|one| one.event.stage).collect();
+    let mut unique = started.clone();
+    unique.dedup();
+    assert_eq!(started, unique);
+    assert_eq!(started.len(), 5, "{started:?}");
+}
+
+#[tokio::test]
+async fn a_cancelled_onboarding_leaves_nothing_behind() {
+    let world = World::lxd().await;
+    let job = world.onboard(NAME, lxd()).await;
+    world.drive(job.id, CrashPlan::never(), async |_| {}).await;
+    let stopped: Job = world.job(job.id).await;
+    let flow = lattice_workflow::flow_of::flow_of(&stopped, &world.site, &Default::default()).unwrap();
+    let op = lattice_core::job::Op {
+        request_id: lattice_core::ids::OpId::generate(&*world.ids, harness::START),
+        action: lattice_core::job::OperatorAction::Cancel,
+        observed: None,
+        decisions: Default::default(),
+        lease_until: None,
+    };
+    let change =
+        lattice_workflow::jobs::operated(&stopped, &flow, &op, lattice_core::time::Clock::now(&*world.clock)).unwrap();
+    world.commit(vec![change.unwrap()], vec![]).await;
+    let driven = world.drive(job.id, CrashPlan::never(), async |_| {}).await;
+    assert_eq!(driven.job.state.status, JobStatus::Cancelled, "{:?}", driven.job.state);
+    assert_eq!(world.node(job.node).await.state.status, Status::Deleted);
+    assert_eq!(world.fake.effects().last().map(|effect| effect.call), Some(FakeCall::Delete));
+    assert!(world.secrets.paths().is_empty());
+}
