@@ -43,7 +43,7 @@ impl Problem {
     pub fn new(status: StatusCode, code: Code, detail: impl Into<String>) -> Self {
         Self {
             kind: format!("urn:lattice:error:{}", code.text()),
-            title: title(code),
+            title: code.title(),
             status: status.as_u16(),
             code: code.text(),
             detail: detail.into(),
@@ -196,19 +196,6 @@ fn post(noun: &str, id: &str, verb: &str, flags: &[&str]) -> Option<ApiCall> {
         (_, false) => serde_json::Value::Object(fields),
     };
     Some(ApiCall { method: "POST".to_owned(), path: format!("/api/v1/admin/{noun}/{id}/{verb}"), body: Some(body) })
-}
-
-/// `HeartbeatReplayed` reads "heartbeat replayed".
-fn title(code: Code) -> String {
-    let name: &'static str = code.into();
-    let mut title = String::with_capacity(name.len() + 4);
-    for letter in name.chars() {
-        if letter.is_ascii_uppercase() && !title.is_empty() {
-            title.push(' ');
-        }
-        title.push(letter.to_ascii_lowercase());
-    }
-    title
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use lattice_api::client::ClientError;
 use lattice_api::error::{NextStep, Problem};
 
-use crate::output::Format;
+use crate::output::{Format, harmless};
 
 /// A command that did not do what it was asked.
 #[derive(Debug)]
@@ -63,10 +63,10 @@ impl Failure {
         match (format, &self.problem) {
             (Format::Json, Some(problem)) => match serde_json::to_string_pretty(problem) {
                 Ok(text) => eprintln!("{text}"),
-                Err(_) => eprint!("{}", self.text()),
+                Err(_) => eprint!("{}", harmless(&self.text())),
             },
             (Format::Json | Format::Table | Format::Wide | Format::Yaml | Format::Name, _) => {
-                eprint!("{}", self.text())
+                eprint!("{}", harmless(&self.text()))
             }
         }
         ExitCode::from(match self.kind {

@@ -129,9 +129,9 @@ pub fn facts(facts: &[(&str, String)]) -> String {
 pub fn print<T: Shown>(format: Format, answer: &Answer<T>, look: Look) -> Result<(), Failure> {
     match format {
         Format::Table | Format::Wide => {
-            data(answer.value.text(look).as_bytes())?;
+            text(&answer.value.text(look))?;
             if let Some(note) = answer.value.note() {
-                eprintln!("{note}");
+                eprintln!("{}", harmless(&note));
             }
             Ok(())
         }
@@ -155,7 +155,20 @@ pub fn json(body: &[u8]) -> Result<(), Failure> {
     if body.ends_with(b"\n") { Ok(()) } else { data(b"\n") }
 }
 
-/// Prints data to stdout.
+/// Prints a text for people to stdout.
+///
+/// # Errors
+/// Stdout cannot be written, other than for a closed pipe.
+pub fn text(text: &str) -> Result<(), Failure> {
+    data(harmless(text).as_bytes())
+}
+
+/// The text without control characters: what a host or a provider said must not steer the terminal.
+pub fn harmless(text: &str) -> String {
+    text.chars().filter(|letter| *letter == '\n' || !letter.is_control()).collect()
+}
+
+/// Prints data to stdout as it is.
 ///
 /// # Errors
 /// Stdout cannot be written, other than for a closed pipe: whoever reads may stop early.
@@ -180,6 +193,11 @@ mod tests {
     fn a_table_has_no_blanks_at_the_ends_of_lines() {
         let text = table(&["NAME", "STATE"], [vec!["c07u43".into(), "ready".into()], vec!["x".into(), String::new()]]);
         assert_eq!(text, "NAME    STATE\nc07u43  ready\nx\n");
+    }
+
+    #[test]
+    fn what_a_host_says_cannot_steer_the_terminal() {
+        assert_eq!(harmless("a\u{1b}[2Jb\r\u{9b}31mc\nd – ä"), "a[2Jb31mc\nd – ä");
     }
 
     #[test]

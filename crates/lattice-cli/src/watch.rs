@@ -9,6 +9,7 @@ use lattice_api::job::{JobView, StageEventView, StageProgress};
 use lattice_api::node::NodeView;
 
 use crate::failure::Failure;
+use crate::output::harmless;
 use crate::session::{Answer, Session};
 use crate::span;
 
@@ -130,7 +131,7 @@ impl Progress {
             None => self.told,
         };
         for event in &job.events[from.min(job.events.len())..] {
-            self.tell(&event_line(event));
+            self.tell(&harmless(&event_line(event)));
         }
         self.told = job.events.len();
         self.last = job.events.last().cloned();

@@ -103,7 +103,7 @@ fn print(event: &Event, format: Format) -> Result<(), Failure> {
         Format::Yaml => format!("---\n{}", serde_yaml_ng::to_string(event).unwrap_or_default().trim_end()),
         Format::Name => event.name.clone(),
     };
-    output::data(format!("{line}\n").as_bytes())
+    output::text(&format!("{line}\n"))
 }
 
 fn cells(event: &Event, wide: bool) -> Vec<String> {

@@ -94,7 +94,7 @@ async fn changed(call: lattice_api::client::Call, session: &Session) -> Result<(
     let node = &answer.value;
     let kinds: Vec<String> = node.row.holds.iter().map(ToString::to_string).collect();
     let holds = if kinds.is_empty() { "no holds".to_owned() } else { format!("holds: {}", kinds.join(", ")) };
-    output::data(format!("{}: {holds}\n", node.row.hostname).as_bytes())
+    output::text(&format!("{}: {holds}\n", node.row.hostname))
 }
 
 impl Row for HoldView {

@@ -182,7 +182,7 @@ fn query(list: List) -> Result<NodeQuery, Failure> {
 async fn status(node: &str, session: &Session) -> Result<(), Failure> {
     let answer = session.ask::<NodeView>(get(&["nodes", node])).await?;
     match session.format() {
-        Format::Table => output::data(views::status(&answer.value, session.look()).as_bytes()),
+        Format::Table => output::text(&views::status(&answer.value, session.look())),
         Format::Wide | Format::Json | Format::Yaml | Format::Name => session.print(&answer),
     }
 }
@@ -220,7 +220,7 @@ async fn revoke(plain: Plain, session: &Session) -> Result<(), Failure> {
             let row = &answer.value.row;
             let line =
                 format!("{}: certificates revoked, identity epoch {}\n", row.hostname, answer.value.identity_epoch);
-            output::data(line.as_bytes())
+            output::text(&line)
         }
         Format::Json | Format::Yaml | Format::Name => session.print(&answer),
     }

@@ -28,7 +28,7 @@ pub async fn run(global: &Global) -> Result<(), Failure> {
             format!("{}\n", serde_json::json!({"version": own, "server": address, "server_version": version}))
         }
     };
-    output::data(text.as_bytes())
+    output::text(&text)
 }
 
 async fn asked(session: &Session) -> Option<(String, String)> {
