@@ -173,8 +173,11 @@ impl ProviderError {
             | ErrorKind::Forbidden { .. }
             | ErrorKind::BadCertificate { .. }
             | ErrorKind::Malformed { .. } => FailureClass::SiteCapabilityMissing,
+            // The state is not the one that was observed before the call.
+            ErrorKind::Refused { status: 409 | 412, .. }
+            | ErrorKind::NotFound { .. }
+            | ErrorKind::SeveralMatch { .. } => FailureClass::StateAmbiguity,
             ErrorKind::Refused { .. } | ErrorKind::Unusable { .. } => FailureClass::InputConfigError,
-            ErrorKind::NotFound { .. } | ErrorKind::SeveralMatch { .. } => FailureClass::StateAmbiguity,
         }
     }
 

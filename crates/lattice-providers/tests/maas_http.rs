@@ -362,12 +362,12 @@ async fn the_observer_lists_once_and_then_reads_only_what_events_name() {
     assert_eq!(observer.observed(&id()).unwrap().machine.status, MachineStatus::Deploying);
     assert_eq!(observer.observe_all().await.unwrap()[0].status, "Deploying");
     region.heard_lines(&[
-        "GET events/?op=query&level=DEBUG&limit=1",
+        "GET events/?op=query&level=DEBUG&limit=200",
         "GET machines/",
-        "GET events/?after=41&op=query&level=DEBUG&limit=1000",
-        "GET events/?after=41&op=query&level=DEBUG&limit=1000",
+        "GET events/?after=40&op=query&level=DEBUG&limit=1000",
+        "GET events/?after=40&op=query&level=DEBUG&limit=1000",
         "GET machines/?id=hmt77t",
-        "GET events/?after=43&op=query&level=DEBUG&limit=1000",
+        "GET events/?after=40&op=query&level=DEBUG&limit=1000",
     ]);
 }
 

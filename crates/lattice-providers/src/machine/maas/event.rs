@@ -58,13 +58,12 @@ impl MaasClient {
         self.events(Call::get("events.query", "events/").query("after", after), limit).await
     }
 
-    /// The id of the newest event; 0 when there is none.
+    /// The newest events of all machines, oldest first, at most `limit` (up to [`LARGEST_PAGE`]).
     ///
     /// # Errors
     /// The region cannot be read.
-    pub async fn newest_event(&self) -> Result<u64, ProviderError> {
-        let events = self.events(Call::get("events.query", "events/"), 1).await?;
-        Ok(events.last().map_or(0, |event| event.id))
+    pub async fn newest_events(&self, limit: u32) -> Result<Vec<Event>, ProviderError> {
+        self.events(Call::get("events.query", "events/"), limit).await
     }
 
     /// The latest events about one machine, oldest first: the evidence of a failed deployment. spec: S5 4.3

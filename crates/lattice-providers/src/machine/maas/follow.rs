@@ -18,6 +18,9 @@ pub struct FollowLimits {
     pub watched_age: Duration,
     /// Machines per read: keeps the address of the request below 2 KB.
     pub ids_per_read: usize,
+    /// How long an event may come after one with a higher id: MAAS numbers events when they are written, and they
+    /// become visible when their transaction ends, up to 90 s later.
+    pub overlap: Duration,
     /// Pages of events per poll; behind by more than that, a whole listing is cheaper.
     pub pages_per_poll: u32,
 }
@@ -29,6 +32,7 @@ impl Default for FollowLimits {
             listing_every: Duration::from_secs(3_600),
             watched_age: Duration::from_secs(30),
             ids_per_read: 100,
+            overlap: Duration::from_secs(90),
             pages_per_poll: 20,
         }
     }
@@ -46,11 +50,11 @@ pub struct Seen {
 /// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Ask for the newest event, then for all machines, in this order.
+    /// Ask for the newest events, then for all machines, in this order.
     List,
     /// Ask for the events after this one.
     Follow {
-        /// Id of the last event that was taken in.
+        /// Id up to which no event can be missing any more.
         after: u64,
     },
 }
@@ -58,7 +62,10 @@ pub enum Step {
 /// What is known of a region's machines, and what has become doubtful.
 #[derive(Debug, Default)]
 pub struct Followed {
+    /// Up to here no event can be missing any more.
     cursor: Option<u64>,
+    /// Events above the cursor that were taken in, and when.
+    recent: BTreeMap<u64, Timestamp>,
     listed_at: Option<Timestamp>,
     machines: BTreeMap<SystemId, Seen>,
     doubtful: BTreeSet<SystemId>,
@@ -75,9 +82,9 @@ impl Followed {
         }
     }
 
-    /// Takes in a whole listing that was asked for at `at`; `cursor` was the newest event before it. Gives the
-    /// machines that are new, changed or gone.
-    pub fn listed(&mut self, cursor: u64, machines: Vec<Machine>, at: Timestamp) -> Vec<SystemId> {
+    /// Takes in a whole listing that was asked for at `at`, after the newest events `before` it, oldest first. Gives
+    /// the machines that are new, changed or gone.
+    pub fn listed(&mut self, before: &[Event], machines: Vec<Machine>, at: Timestamp) -> Vec<SystemId> {
         let mut gone: BTreeSet<SystemId> = self.machines.keys().cloned().collect();
         let mut changed = Vec::new();
         for machine in machines {
@@ -88,20 +95,31 @@ impl Followed {
             self.machines.remove(&id);
             changed.push(id);
         }
-        self.cursor = Some(cursor);
+        self.cursor = Some(before.first().map_or(0, |oldest| oldest.id.saturating_sub(1)));
+        self.recent = before.iter().map(|event| (event.id, at)).collect();
         self.listed_at = Some(at);
         self.doubtful.clear();
         self.not_machines.clear();
         changed
     }
 
-    /// Takes in events: the machines they name become doubtful.
-    pub fn heard(&mut self, events: &[Event]) {
+    /// Takes in events read at `now`: the machines that new ones name become doubtful.
+    pub fn heard(&mut self, events: &[Event], now: Timestamp, limits: &FollowLimits) {
         for event in events {
+            // The first time counts: what is heard again with each poll must grow old all the same.
+            if Some(event.id) <= self.cursor || self.recent.contains_key(&event.id) {
+                continue;
+            }
+            self.recent.insert(event.id, now);
             if let Some(id) = event.system_id().filter(|id| !self.not_machines.contains(id)) {
                 self.doubtful.insert(id);
             }
-            self.cursor = self.cursor.max(Some(event.id));
+        }
+        let settled = self.recent.iter().rev().find(|(_, heard_at)| now.since(**heard_at) >= limits.overlap);
+        if let Some((id, _)) = settled {
+            let id = *id;
+            self.cursor = self.cursor.max(Some(id));
+            self.recent = self.recent.split_off(&(id + 1));
         }
     }
 
@@ -179,6 +197,7 @@ mod tests {
         listing_every: Duration::from_secs(100),
         watched_age: Duration::from_secs(10),
         ids_per_read: 10,
+        overlap: Duration::from_secs(5),
         pages_per_poll: 3,
     };
 
@@ -201,17 +220,19 @@ mod tests {
     fn listed() -> Followed {
         let mut followed = Followed::default();
         assert_eq!(followed.next(at(0), &LIMITS), Step::List);
-        assert_eq!(followed.listed(7, vec![machine("a", 4), machine("b", 4)], at(0)), [id("a"), id("b")]);
+        assert_eq!(
+            followed.listed(&[event(7, "x")], vec![machine("a", 4), machine("b", 4)], at(0)),
+            [id("a"), id("b")]
+        );
         followed
     }
 
     #[test]
     fn only_machines_named_by_an_event_are_read_again() {
         let mut followed = listed();
-        assert_eq!(followed.next(at(1), &LIMITS), Step::Follow { after: 7 });
+        assert_eq!(followed.next(at(1), &LIMITS), Step::Follow { after: 6 });
         assert!(followed.to_read(&[], at(1), &LIMITS).is_empty());
-        followed.heard(&[event(9, "b"), event(8, "b"), event(10, "")]);
-        assert_eq!(followed.next(at(1), &LIMITS), Step::Follow { after: 10 });
+        followed.heard(&[event(9, "b"), event(8, "b"), event(10, "")], at(1), &LIMITS);
         assert_eq!(followed.to_read(&[], at(1), &LIMITS), [id("b")]);
         assert_eq!(followed.read(&[id("b")], vec![machine("b", 9)], at(2)), [id("b")]);
         assert!(followed.to_read(&[], at(2), &LIMITS).is_empty());
@@ -219,11 +240,25 @@ mod tests {
     }
 
     #[test]
+    fn an_event_that_becomes_visible_after_a_later_one_is_not_missed() {
+        let mut followed = listed();
+        followed.heard(&[event(9, "a")], at(1), &LIMITS);
+        followed.read(&[id("a")], vec![machine("a", 9)], at(1));
+        assert_eq!(followed.next(at(2), &LIMITS), Step::Follow { after: 6 });
+        followed.heard(&[event(8, "b"), event(9, "a")], at(2), &LIMITS);
+        assert_eq!(followed.to_read(&[], at(2), &LIMITS), [id("b")]);
+        followed.read(&[id("b")], vec![machine("b", 9)], at(2));
+        followed.heard(&[event(8, "b"), event(9, "a")], at(6), &LIMITS);
+        assert!(followed.to_read(&[], at(6), &LIMITS).is_empty());
+        assert_eq!(followed.next(at(6), &LIMITS), Step::Follow { after: 9 });
+    }
+
+    #[test]
     fn a_read_that_never_came_stays_to_be_read() {
         let mut followed = listed();
-        followed.heard(&[event(8, "a")]);
+        followed.heard(&[event(8, "a")], at(1), &LIMITS);
         assert_eq!(followed.to_read(&[], at(1), &LIMITS), [id("a")]);
-        followed.heard(&[]);
+        followed.heard(&[], at(50), &LIMITS);
         assert_eq!(followed.to_read(&[], at(50), &LIMITS), [id("a")]);
     }
 
@@ -247,33 +282,33 @@ mod tests {
         let mut followed = listed();
         assert_eq!(followed.read(&[id("a")], vec![], at(3)), [id("a")]);
         assert!(followed.seen(&id("a")).is_none());
-        assert_eq!(followed.listed(9, vec![machine("b", 4)], at(4)), []);
+        assert_eq!(followed.listed(&[event(10, "x")], vec![machine("b", 4)], at(4)), []);
     }
 
     #[test]
     fn racks_are_asked_for_once_and_a_machine_that_appears_later_is_found() {
         let mut followed = listed();
-        followed.heard(&[event(8, "rack1")]);
+        followed.heard(&[event(8, "rack1")], at(1), &LIMITS);
         assert!(followed.read(&[id("rack1")], vec![], at(1)).is_empty());
-        followed.heard(&[event(9, "rack1")]);
+        followed.heard(&[event(9, "rack1")], at(1), &LIMITS);
         assert!(followed.to_read(&[], at(1), &LIMITS).is_empty());
         assert_eq!(
-            followed.listed(9, vec![machine("a", 4), machine("b", 4), machine("rack1", 0)], at(2)),
+            followed.listed(&[event(9, "x")], vec![machine("a", 4), machine("b", 4), machine("rack1", 0)], at(2)),
             [id("rack1")]
         );
-        followed.heard(&[event(10, "rack1")]);
+        followed.heard(&[event(10, "rack1")], at(3), &LIMITS);
         assert_eq!(followed.to_read(&[], at(3), &LIMITS), [id("rack1")]);
     }
 
     #[test]
     fn an_old_listing_and_a_lost_track_lead_to_a_listing() {
         let mut followed = listed();
-        assert_eq!(followed.next(at(99), &LIMITS), Step::Follow { after: 7 });
+        assert_eq!(followed.next(at(99), &LIMITS), Step::Follow { after: 6 });
         assert_eq!(followed.next(at(100), &LIMITS), Step::List);
         followed.lost_track();
         assert_eq!(followed.next(at(1), &LIMITS), Step::List);
         // A region that was restored counts its events from below: the listing's cursor is taken as it is.
-        followed.listed(3, vec![machine("a", 4)], at(1));
+        followed.listed(&[event(4, "x")], vec![machine("a", 4)], at(1));
         assert_eq!(followed.next(at(2), &LIMITS), Step::Follow { after: 3 });
     }
 }

@@ -15,6 +15,10 @@ use super::status::StatusKind;
 use crate::error::ProviderError;
 use crate::observer::{MachineObservation, MachineObserver, MachineState};
 
+/// Events before a listing that are remembered as known; one with a lower number that appears later is missed until
+/// the next listing.
+const KNOWN_BEFORE_LISTING: u32 = 200;
+
 /// Follows a region's events and keeps what was last seen of each machine.
 pub struct MaasObserver {
     client: Arc<MaasClient>,
@@ -75,17 +79,18 @@ impl MaasObserver {
     }
 
     async fn list(&self) -> Result<Vec<SystemId>, ProviderError> {
-        // The newest event first: what happens during the listing is heard afterwards.
-        let cursor = self.client.newest_event().await?;
+        // The newest events first: what happens during the listing is heard afterwards, and so is what had a number
+        // before and is shown only then.
+        let before = self.client.newest_events(KNOWN_BEFORE_LISTING).await?;
         let asked_at = self.now();
         let machines = self.client.machines(&MachineFilter::default()).await?;
-        Ok(self.state_mut().listed(cursor, machines, asked_at))
+        Ok(self.state_mut().listed(&before, machines, asked_at))
     }
 
     async fn hear(&self, mut after: u64) -> Result<(), ProviderError> {
         for _ in 0..self.limits.pages_per_poll {
             let events = self.client.events_after(after, LARGEST_PAGE).await?;
-            self.state_mut().heard(&events);
+            self.state_mut().heard(&events, self.now(), &self.limits);
             match events.last() {
                 Some(last) if events.len() >= LARGEST_PAGE as usize => after = last.id,
                 Some(_) | None => return Ok(()),
