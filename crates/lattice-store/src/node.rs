@@ -14,7 +14,7 @@ use crate::table::{Kind, Table, Writes, col, stable};
 
 /// One row for each node.
 ///
-/// `hold_kinds` and `held_until` are drawn out of `holds` for lists: 0 means no hold, the largest number one
+/// `live` is 0 for deleted nodes. `hold_kinds` and `held_until` are drawn out of `holds` for lists: 0 means no hold, the largest number one
 /// without an end.
 pub(crate) const NODES: Table = Table {
     name: "nodes",
@@ -27,6 +27,7 @@ pub(crate) const NODES: Table = Table {
         stable("sku", Kind::Text),
         stable("mode", Kind::Text),
         stable("provider_ref", Kind::Text),
+        stable("live", Kind::Int),
         stable("created_at", Kind::Int),
         col("class", Kind::Text),
         col("status", Kind::Text),
@@ -70,6 +71,7 @@ pub(crate) fn row(node: &Node) -> Vec<Value<'_>> {
         Value::text(&node.sku),
         Value::name(node.mode),
         Value::opt_text(node.provider_ref.as_deref()),
+        Value::flag(is_live(node.state)),
         Value::time(node.created_at),
         Value::name(node.class),
         Value::name(node.state.status),
@@ -102,6 +104,12 @@ pub(crate) fn same_stable(stored: &NodeHead, after: &Node) -> bool {
         && stored.site == after.site
         && stored.sku == after.sku
         && stored.provider_ref == after.provider_ref
+        && is_live(stored.state) == is_live(after.state)
+}
+
+/// Whether the node still has its hostname and its machine for itself.
+fn is_live(state: NodeState) -> bool {
+    state.status != Status::Deleted
 }
 
 /// When the last hold ends: 0 without holds, the largest number when one has no end.
@@ -267,7 +275,7 @@ impl NodeFilter {
     fn conditions(&self) -> Conditions {
         let mut conditions = Conditions::default();
         if self.statuses.is_empty() {
-            conditions.add("status <> 'deleted'", []);
+            conditions.add("live = 1", []);
         }
         conditions.one_of("status", self.statuses.iter().map(|status| Value::name(*status)));
         conditions.one_of("availability", self.availabilities.iter().map(|availability| Value::name(*availability)));
@@ -371,7 +379,7 @@ impl Store {
     /// # Errors
     /// The database fails.
     pub async fn node_by_hostname(&self, hostname: &str) -> Result<Option<Node>, StoreError> {
-        self.one_node("WHERE hostname = ?1 AND status <> 'deleted'", vec![Value::owned(hostname.to_owned())]).await
+        self.one_node("WHERE hostname = ?1 AND live = 1", vec![Value::owned(hostname.to_owned())]).await
     }
 
     /// The node, not deleted, that is the provider's machine of that name.
@@ -380,7 +388,7 @@ impl Store {
     /// The database fails.
     pub async fn node_by_provider_ref(&self, site: SiteId, name: &str) -> Result<Option<Node>, StoreError> {
         let params = vec![Value::Id(site.uuid()), Value::owned(name.to_owned())];
-        self.one_node("WHERE site = ?1 AND provider_ref = ?2 AND status <> 'deleted'", params).await
+        self.one_node("WHERE site = ?1 AND provider_ref = ?2 AND live = 1", params).await
     }
 
     /// Whole nodes that are not deleted, by id, after one of them: at most [`PAGE_MAX`]. All nodes at a server's
@@ -390,7 +398,7 @@ impl Store {
     /// The database fails.
     pub async fn nodes_after(&self, after: Option<NodeId>, site: Option<SiteId>) -> Result<Vec<Node>, StoreError> {
         let mut conditions = Conditions::default();
-        conditions.add("status <> 'deleted'", []);
+        conditions.add("live = 1", []);
         if let Some(after) = after {
             conditions.add("id > ?", [Value::Id(after.uuid())]);
         }

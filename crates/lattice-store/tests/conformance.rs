@@ -176,6 +176,29 @@ on_each_backend! {
         have(Change::ApiToken(api_token("h1"))).await;
     }
 
+    // Two creations of one commit with one hostname: the guards look at what is stored, and see neither.
+    async fn a_key_that_no_guard_knows_fells_only_its_own_commit(store: Store) {
+        let (site, _) = fleet(&store, &["a"]).await;
+        let twins = vec![created(&node(site, "twin")), created(&node(site, "twin"))];
+        let outcomes = store
+            .commit(vec![
+                commit(START, vec![], vec![created(&node(site, "before"))]),
+                commit(START, vec![], twins),
+                commit(START, vec![], vec![created(&node(site, "after"))]),
+            ])
+            .await
+            .unwrap();
+        let first = applied(&outcomes[0]);
+        assert!(matches!(outcomes[1], Outcome::Conflict { .. }), "{:?}", outcomes[1]);
+        assert_eq!(applied(&outcomes[2]), EventSeq(first.0 + 1));
+        assert_eq!(pages(&store, &NodeFilter::default(), NodeSort::Hostname).await, ["a", "after", "before"]);
+        let counted: u64 = store.node_counts().await.unwrap().iter().map(|count| count.nodes).sum();
+        assert_eq!(counted, 3);
+        let mut export = Vec::new();
+        let summary = store.audit_export(&mut export).await.unwrap();
+        assert_eq!(audit_verify(export.as_slice()).unwrap(), summary);
+    }
+
     async fn the_hostname_of_a_deleted_node_is_free_again(store: Store) {
         let (site, nodes) = fleet(&store, &["a"]).await;
         let (_, retire) = moved(&nodes[0], Status::Deleted, Availability::Unknown, at(1));

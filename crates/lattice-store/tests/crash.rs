@@ -188,17 +188,21 @@ fn one_disk(unsynced: Unsynced, synchronous: bool, dice: &mut Dice) -> Damage {
             let store = open(&path, synchronous).await?;
             disk::power_for(1 + dice.below(3_000));
             let mut pairs: Vec<Pair> = Vec::new();
-            loop {
+            // Half of the cuts come while the store is being closed, in the middle of its last checkpoint.
+            let steps = if dice.below(2) == 0 { u64::MAX } else { dice.below(200) };
+            for _ in 0..steps {
                 if pairs.len() < 40 {
                     pairs.push(Pair::new());
                 }
                 let chosen = dice.below(pairs.len() as u64) as usize;
                 let pair = &mut pairs[chosen];
                 if pair.step(&store).await.is_err() {
-                    return Ok::<_, lattice_store::StoreError>(());
+                    return Ok::<(), lattice_store::StoreError>(());
                 }
                 acknowledged.extend(pair.nodes.iter().map(|node| (node.id, pair.generation())));
             }
+            disk::power_for(1 + dice.below(150));
+            Ok(())
         });
         if let Err(error) = result {
             damage.lost.push(format!("the store cannot be opened: {error}"));

@@ -21,6 +21,7 @@ CREATE TABLE nodes (
     sku                TEXT NOT NULL,
     mode               TEXT NOT NULL,
     provider_ref       TEXT,
+    live               INTEGER NOT NULL,
     created_at         INTEGER NOT NULL,
     class              TEXT NOT NULL,
     status             TEXT NOT NULL,
@@ -45,9 +46,10 @@ CREATE TABLE nodes (
     updated_at         INTEGER NOT NULL,
     generation         INTEGER NOT NULL
 ) STRICT;
-CREATE UNIQUE INDEX nodes_hostname ON nodes (hostname) WHERE status <> 'deleted';
+-- On `live`, not on `status`: these entries stay where they are while a node moves from status to status.
+CREATE UNIQUE INDEX nodes_hostname ON nodes (hostname) WHERE live = 1;
 CREATE UNIQUE INDEX nodes_provider_ref ON nodes (site, provider_ref)
-    WHERE provider_ref IS NOT NULL AND status <> 'deleted';
+    WHERE provider_ref IS NOT NULL AND live = 1;
 -- Each list filter is served by an index that is already in the order of the list; the further columns let the
 -- other filters be judged without a visit to the row.
 CREATE INDEX nodes_by_status ON nodes (status, hostname, id, availability);

@@ -221,11 +221,11 @@ impl About {
             Self::EnrollmentTokens => "SELECT id, generation FROM enrollment_tokens WHERE id = ANY($1)",
             Self::ApiTokens => "SELECT id, generation FROM api_tokens WHERE id = ANY($1)",
             Self::Skus => "SELECT name, generation FROM skus WHERE name = ANY($1)",
-            Self::Hostnames => "SELECT hostname, id FROM nodes WHERE hostname = ANY($1) AND status <> 'deleted'",
+            Self::Hostnames => "SELECT hostname, id FROM nodes WHERE hostname = ANY($1) AND live = 1",
             Self::ProviderRefs => {
                 "SELECT nodes.site, nodes.provider_ref, nodes.id FROM UNNEST($1::uuid[], $2::text[]) AS asked(site, name) \
                 JOIN nodes ON nodes.site = asked.site AND nodes.provider_ref = asked.name \
-                WHERE nodes.status <> 'deleted'"
+                WHERE nodes.live = 1"
             }
             Self::SiteNames => "SELECT name, id FROM sites WHERE name = ANY($1)",
             Self::EnrollmentHashes => "SELECT hash, id FROM enrollment_tokens WHERE hash = ANY($1)",

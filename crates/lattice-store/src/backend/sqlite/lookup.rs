@@ -45,10 +45,10 @@ fn read_node(r: &mut Reader<'_>) -> Result<Head, StoreError> {
 pub(super) fn holder(connection: &Connection, key: &UniqueKey) -> Result<Option<String>, StoreError> {
     let (sql, params) = match key {
         UniqueKey::Hostname(name) => {
-            ("SELECT id FROM nodes WHERE hostname = ?1 AND status <> 'deleted'", vec![Value::owned(name.clone())])
+            ("SELECT id FROM nodes WHERE hostname = ?1 AND live = 1", vec![Value::owned(name.clone())])
         }
         UniqueKey::ProviderRef(site, name) => (
-            "SELECT id FROM nodes WHERE site = ?1 AND provider_ref = ?2 AND status <> 'deleted'",
+            "SELECT id FROM nodes WHERE site = ?1 AND provider_ref = ?2 AND live = 1",
             vec![Value::Id(site.uuid()), Value::owned(name.clone())],
         ),
         UniqueKey::SiteName(name) => ("SELECT id FROM sites WHERE name = ?1", vec![Value::owned(name.clone())]),

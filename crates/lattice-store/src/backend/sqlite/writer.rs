@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs::File;
 
 use lattice_core::change::{Change, Outcome};
+use lattice_core::explain::Explain;
 use lattice_core::ids::{EventSeq, OpId};
 use rusqlite::{Connection, ErrorCode, Transaction as SqlTransaction, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -104,7 +105,13 @@ impl Writer {
     /// Nothing of any call is durable; with [`StoreError::Unknown`] it may be.
     pub(super) fn commit(&mut self, calls: &[&[Prepared]]) -> Result<Vec<Vec<Outcome>>, StoreError> {
         let before = self.chain.clone();
-        let outcomes = self.transaction(calls);
+        let mut outcomes = self.transaction(calls, Alone::Trusted);
+        if let Err(error) = &outcomes
+            && breaks_key(error)
+        {
+            self.chain = before.clone();
+            outcomes = self.transaction(calls, Alone::Saved);
+        }
         match &outcomes {
             Ok(_) => {
                 let seq = EventSeq(self.chain.event_seq);
@@ -116,7 +123,7 @@ impl Writer {
         outcomes
     }
 
-    fn transaction(&mut self, calls: &[&[Prepared]]) -> Result<Vec<Vec<Outcome>>, StoreError> {
+    fn transaction(&mut self, calls: &[&[Prepared]], alone: Alone) -> Result<Vec<Vec<Outcome>>, StoreError> {
         let sql = SqlTransaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
         let mut tx = Open { connection: &sql, statements: &mut self.statements };
         let mut outcomes = Vec::with_capacity(calls.len());
@@ -124,7 +131,10 @@ impl Writer {
         for call in calls {
             let mut answers = Vec::with_capacity(call.len());
             for prepared in *call {
-                let outcome = tx.alone(&mut self.chain, prepared)?;
+                let outcome = match alone {
+                    Alone::Trusted => tx.apply(&mut self.chain, prepared)?,
+                    Alone::Saved => tx.apply_saved(&mut self.chain, prepared)?,
+                };
                 applied |= matches!(outcome, Outcome::Applied { .. });
                 answers.push(outcome);
             }
@@ -151,6 +161,34 @@ fn stored_chain(connection: &Connection) -> Result<Chain, StoreError> {
     Ok(chain)
 }
 
+/// How the commits of a transaction are kept apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Alone {
+    /// By their guards: each is judged before it writes anything. A savepoint for each would copy every page that it
+    /// touches, for a case that does not happen.
+    Trusted,
+    /// By savepoints: one of them breaks a key that the guards do not know.
+    Saved,
+}
+
+fn breaks_key(error: &StoreError) -> bool {
+    match error {
+        StoreError::Sqlite(error) => error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation),
+        StoreError::Open { .. }
+        | StoreError::DataDirectoryBusy { .. }
+        | StoreError::SchemaNewer { .. }
+        | StoreError::InvalidCommit { .. }
+        | StoreError::Unknown { .. }
+        | StoreError::Postgres { .. }
+        | StoreError::Corrupt { .. }
+        | StoreError::BadCursor { .. }
+        | StoreError::Closed
+        | StoreError::TargetExists { .. }
+        | StoreError::BadCopy { .. }
+        | StoreError::Unsupported { .. } => false,
+    }
+}
+
 /// An open transaction.
 struct Open<'c> {
     connection: &'c Connection,
@@ -158,28 +196,28 @@ struct Open<'c> {
 }
 
 impl Open<'_> {
-    /// Applies one commit so that it stands or falls alone.
-    fn alone(&mut self, chain: &mut Chain, prepared: &Prepared) -> Result<Outcome, StoreError> {
-        let accepted = match judge(self, prepared)? {
-            Ok(accepted) => accepted,
-            Err(outcome) => return Ok(outcome),
-        };
-        let before = (chain.event_seq, chain.audit_seq, chain.audit_hash.clone(), chain.counts.clone());
-        self.execute("SAVEPOINT one")?;
-        match write(self, chain, prepared, &accepted) {
-            Ok(seq) => {
-                self.execute("RELEASE one")?;
-                Ok(Outcome::Applied { seq })
-            }
-            Err(StoreError::Sqlite(error)) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
-                // A key that the guards do not know: the commit falls, those beside it stand.
-                (chain.event_seq, chain.audit_seq, chain.audit_hash, chain.counts) = before;
-                self.execute("ROLLBACK TO one")?;
-                self.execute("RELEASE one")?;
-                Ok(Outcome::Conflict { resource: "unique key".to_owned(), have: error.to_string() })
-            }
-            Err(error) => Err(error),
+    /// Applies one commit. What the guards refuse was not begun, so nothing must be undone.
+    fn apply(&mut self, chain: &mut Chain, prepared: &Prepared) -> Result<Outcome, StoreError> {
+        match judge(self, prepared)? {
+            Ok(accepted) => write(self, chain, prepared, &accepted).map(|seq| Outcome::Applied { seq }),
+            Err(outcome) => Ok(outcome),
         }
+    }
+
+    /// Applies one commit so that it falls alone even by a key that the guards do not know.
+    fn apply_saved(&mut self, chain: &mut Chain, prepared: &Prepared) -> Result<Outcome, StoreError> {
+        let before = chain.clone();
+        self.execute("SAVEPOINT one")?;
+        let outcome = match self.apply(chain, prepared) {
+            Err(error) if breaks_key(&error) => {
+                *chain = before;
+                self.execute("ROLLBACK TO one")?;
+                Outcome::Conflict { resource: "unique key".to_owned(), have: error.because().join(", ") }
+            }
+            other => other?,
+        };
+        self.execute("RELEASE one")?;
+        Ok(outcome)
     }
 
     /// Writes what was collected over the whole transaction.
