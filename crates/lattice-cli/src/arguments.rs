@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    audit, completion, docs, events, explain, fleet, hold, job, node, onboard, site, sku, token, version,
+    audit, completion, dev, docs, events, explain, fleet, hold, job, node, onboard, site, sku, token, version,
 };
 use crate::output::Format;
 
@@ -83,6 +83,8 @@ pub enum Command {
     Explain(explain::Command),
     /// The fleet at a glance, and what needs attention
     Fleet,
+    /// Start everything in one process: server, page, and a simulated site whose machines onboard
+    Dev(dev::Arguments),
     /// Print the completion script of a shell
     Completion(completion::Arguments),
     /// Print the descriptions of the API
@@ -103,6 +105,7 @@ pub async fn run(arguments: Arguments) -> Result<(), crate::failure::Failure> {
         Command::Completion(arguments) => completion::run(&arguments),
         Command::Docs(command) => docs::run(&command),
         Command::Version => version::run(&global).await,
+        Command::Dev(arguments) => dev::run(arguments, &global).await,
         Command::Audit(command) if command.is_local() => audit::run_local(command, &global),
         Command::Audit(command) => audit::run(command, &Session::open(&global)?).await,
         Command::Node(command) => node::run(command, &Session::open(&global)?).await,
@@ -173,7 +176,7 @@ mod tests {
     }
 
     /// Commands of later parts of the specification, and those that are defined beside the server.
-    const ELSEWHERE: &[&str] = &["admin", "dev", "server", "backup", "restore", "jobs"];
+    const ELSEWHERE: &[&str] = &["admin", "server", "backup", "restore", "jobs"];
 
     fn refusal(command: &str) -> Option<String> {
         let words: Vec<&str> = command.split_whitespace().collect();

@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod completion;
+pub mod dev;
 pub mod docs;
 pub mod events;
 pub mod explain;

@@ -34,9 +34,12 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::unexpected(format!("cannot start: {error}")))?;
+    // A server works on all cores; a command waits for answers.
+    let mut builder = match arguments.command {
+        arguments::Command::Dev(_) => tokio::runtime::Builder::new_multi_thread(),
+        _ => tokio::runtime::Builder::new_current_thread(),
+    };
+    let runtime =
+        builder.enable_all().build().map_err(|error| Failure::unexpected(format!("cannot start: {error}")))?;
     runtime.block_on(arguments::run(arguments))
 }

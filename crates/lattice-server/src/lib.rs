@@ -7,10 +7,13 @@ pub mod clock;
 pub mod error;
 pub mod http;
 pub mod keys;
+mod live_work;
 pub mod metrics;
 pub mod openapi;
 pub mod pki;
+mod prober;
 pub mod sse;
 pub mod ui;
+pub mod wiring;
 
 pub use lattice_store::{AuditBroken, AuditSummary, audit_verify};

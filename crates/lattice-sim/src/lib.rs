@@ -1,6 +1,7 @@
 //! Simulated sites and machines over the real protocols, with faults on request.
 
 pub mod clock;
+pub mod dev;
 pub mod dice;
 pub mod maas;
 pub mod machine;

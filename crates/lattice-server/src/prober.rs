@@ -1,0 +1,98 @@
+//! Tries sites: with the stored secrets, and with new ones before they are written. spec: S5 3.4
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lattice_core::ids::IdSource;
+use lattice_core::site::{Site, SiteProvider};
+use lattice_core::time::Clock;
+use lattice_providers::error::ProviderError;
+use lattice_providers::secret::{SecretError, SecretObject, SecretPath, SecretStore};
+use lattice_workflow::providers::Providers;
+use lattice_workflow::site_clients::SiteClients;
+use tokio::sync::Mutex;
+
+use crate::http::{NewSecrets, ProbeFailed, Probed, SiteProber};
+
+/// Asks a site's provider who it is, with clients of its own.
+pub struct Prober {
+    secrets: Arc<dyn SecretStore>,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn IdSource>,
+}
+
+impl Prober {
+    /// Over the installation's secret store.
+    pub fn new(secrets: Arc<dyn SecretStore>, clock: Arc<dyn Clock>, ids: Arc<dyn IdSource>) -> Self {
+        Self { secrets, clock, ids }
+    }
+
+    /// Version, then the key, then the rack controllers: reachable and allowed are told apart.
+    async fn maas(&self, site: &Site, clients: &SiteClients) -> Result<Probed, ProviderError> {
+        let region = clients.maas(site).await?;
+        let client = region.client();
+        let version = client.version().await?;
+        let user = client.whoami().await?;
+        let racks = client.rack_controllers().await?;
+        Ok(Probed {
+            version: Some(version.version),
+            details: vec![format!("key of {}", user.username), format!("{} rack controllers", racks.len())],
+        })
+    }
+
+    async fn lxd(&self, site: &Site, clients: &SiteClients) -> Result<Probed, ProviderError> {
+        let instances = clients.instances(site).await?.observe_all().await?;
+        Ok(Probed { version: None, details: vec![format!("{} instances", instances.len())] })
+    }
+}
+
+#[async_trait]
+impl SiteProber for Prober {
+    async fn probe(&self, site: &Site, fresh: &NewSecrets) -> Result<Probed, ProbeFailed> {
+        let secrets = Arc::new(Overlay { over: Mutex::new(copy(fresh)), base: Arc::clone(&self.secrets) });
+        let clients = SiteClients::new(secrets, Arc::clone(&self.clock), Arc::clone(&self.ids));
+        let probed = match &site.provider {
+            SiteProvider::Manual => Ok(Probed { version: None, details: vec!["needs no provider".to_owned()] }),
+            SiteProvider::Maas(_) => self.maas(site, &clients).await,
+            SiteProvider::Lxd(_) => self.lxd(site, &clients).await,
+        };
+        probed.map_err(|error| ProbeFailed { why: error.to_string() })
+    }
+}
+
+fn copy(secrets: &NewSecrets) -> NewSecrets {
+    secrets.iter().map(|(path, object)| (path.clone(), copy_object(object))).collect()
+}
+
+fn copy_object(object: &SecretObject) -> SecretObject {
+    object.iter().map(|(name, secret)| (name.clone(), secret.clone())).collect()
+}
+
+/// New secrets over the stored ones; nothing reaches the store.
+struct Overlay {
+    over: Mutex<NewSecrets>,
+    base: Arc<dyn SecretStore>,
+}
+
+#[async_trait]
+impl SecretStore for Overlay {
+    async fn read(&self, path: &SecretPath) -> Result<SecretObject, SecretError> {
+        let over = self.over.lock().await;
+        match over.iter().find(|(at, _)| at == path) {
+            Some((_, object)) => Ok(copy_object(object)),
+            None => self.base.read(path).await,
+        }
+    }
+
+    async fn write(&self, path: &SecretPath, object: SecretObject) -> Result<(), SecretError> {
+        let mut over = self.over.lock().await;
+        over.retain(|(at, _)| at != path);
+        over.push((path.clone(), object));
+        Ok(())
+    }
+
+    async fn delete(&self, path: &SecretPath) -> Result<(), SecretError> {
+        self.over.lock().await.retain(|(at, _)| at != path);
+        Ok(())
+    }
+}

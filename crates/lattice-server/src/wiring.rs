@@ -1,0 +1,439 @@
+//! Puts a server together: the only place that knows all parts.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lattice_controllers::{Detector, Fleet, expire_bootstraps};
+use lattice_core::actor::{Actor, Role};
+use lattice_core::change::{Change, Outcome};
+use lattice_core::command::Request;
+use lattice_core::credential::ApiToken;
+use lattice_core::heartbeat::Registry;
+use lattice_core::ids::{ApiTokenId, CorrelationId, EventSeq, Generation, IdSource, JobId, OpId, SiteId};
+use lattice_core::node::class::HeartbeatPolicy;
+use lattice_core::secret::{Secret, token_hash};
+use lattice_core::site::{Site, SiteProvider, SiteStatus};
+use lattice_core::time::Clock;
+use lattice_providers::secret::SecretStore;
+use lattice_providers::secret::file::FileSecretStore;
+use lattice_store::{EventFilter, Store, StoreConfig};
+use lattice_workflow::bootstrap::{BootstrapConfig, manual_command};
+use lattice_workflow::driver::embedded::{DriverLimits, EmbeddedDriver, Waker};
+use lattice_workflow::runner::Runner;
+use lattice_workflow::site_clients::SiteClients;
+use lattice_workflow::tools::{SystemEntropy, Tools};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
+
+use crate::agent_api::{AgentListener, AgentPolicy, AgentService, Limits, Parts, server_tls};
+use crate::agents::{Agents, WakeJob};
+use crate::http;
+use crate::keys::Keys;
+use crate::live_work::RegistryWork;
+use crate::metrics::Metrics;
+use crate::prober::Prober;
+
+/// Events taken from the feed at once.
+const FEED_PAGE: usize = 1_000;
+
+/// Everything a server is told.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where the rows are.
+    pub store: StoreConfig,
+    /// Directory of the secret store.
+    pub secrets_dir: PathBuf,
+    /// Key file of the secret store.
+    pub secrets_key: PathBuf,
+    /// Where the API and the page listen.
+    pub api_listen: SocketAddr,
+    /// Where agents are served.
+    pub agent_listen: SocketAddr,
+    /// How agents reach the listener: `https://lattice.dc1:7443`; none: its own address.
+    pub agent_url: Option<String>,
+    /// Names and addresses in the listener's certificate.
+    pub agent_names: Vec<String>,
+    /// Where hosts fetch the agent's binary from.
+    pub agent_binary_url: String,
+    /// This server's name in leases; the same after a restart.
+    pub name: String,
+    /// Life of a node's certificate.
+    pub certificate_life: Duration,
+    /// Pause between two scans of the detector.
+    pub detector_interval: Duration,
+    /// How agents are told to behave.
+    pub agent_policy: AgentPolicy,
+    /// Ceilings of the agent listener.
+    pub agent_limits: Limits,
+    /// Bounds of the API.
+    pub http_limits: http::HttpLimits,
+}
+
+impl Default for Options {
+    /// A server on loopback with its data in `/var/lib/lattice`.
+    fn default() -> Self {
+        let data = PathBuf::from("/var/lib/lattice");
+        Self {
+            store: StoreConfig::sqlite(data.join("lattice.db")),
+            secrets_key: data.join("secrets.key"),
+            secrets_dir: data,
+            api_listen: SocketAddr::from(([127, 0, 0, 1], 7070)),
+            agent_listen: SocketAddr::from(([127, 0, 0, 1], 7443)),
+            agent_url: None,
+            agent_names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
+            agent_binary_url: "https://localhost/lattice-agent".to_owned(),
+            name: "lattice".to_owned(),
+            certificate_life: Duration::from_secs(86_400),
+            detector_interval: Duration::from_millis(250),
+            agent_policy: AgentPolicy::default(),
+            agent_limits: Limits::default(),
+            http_limits: http::HttpLimits::default(),
+        }
+    }
+}
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The rows cannot be opened.
+    #[error(transparent)]
+    Store(#[from] lattice_store::StoreError),
+    /// The secret store cannot be opened.
+    #[error(transparent)]
+    Secrets(#[from] lattice_providers::secret::SecretError),
+    /// The installation's keys are not to be had.
+    #[error(transparent)]
+    Keys(#[from] crate::keys::KeysError),
+    /// The agent listener has no TLS.
+    #[error(transparent)]
+    Tls(#[from] crate::agent_api::TlsError),
+    /// The agent listener does not start.
+    #[error(transparent)]
+    Agents(#[from] crate::agent_api::StartError),
+    /// An address cannot be listened on.
+    #[error("{address} cannot be listened on: {source}; choose another address or end what uses it")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// A server that runs.
+pub struct Server {
+    /// Where the API and the page are.
+    pub api: SocketAddr,
+    /// Where agents are served.
+    pub agents: SocketAddr,
+    /// The rows, for whoever runs in the same process.
+    pub store: Store,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    listener: AgentListener,
+    driver: EmbeddedDriver,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn IdSource>,
+}
+
+/// Wakes jobs for those who do not wait.
+struct Wake(Waker);
+
+impl WakeJob for Wake {
+    fn wake(&self, job: JobId) {
+        let waker = self.0.clone();
+        tokio::spawn(async move { waker.job(job).await });
+    }
+}
+
+impl Server {
+    /// Starts everything; when this returns, the API answers and agents are served.
+    ///
+    /// # Errors
+    /// [`StartError`] says which part is missing and what to do.
+    pub async fn start(options: Options, clock: Arc<dyn Clock>, ids: Arc<dyn IdSource>) -> Result<Self, StartError> {
+        let store = Store::open(options.store.clone()).await?;
+        let secrets: Arc<dyn SecretStore> =
+            Arc::new(FileSecretStore::open(&options.secrets_dir, &options.secrets_key)?);
+        let mut random = [0; 48];
+        rand::fill(&mut random);
+        let keys = Keys::load_or_create(&*secrets, clock.now(), random).await?;
+        let authority = Arc::new(keys.authority);
+        let registry = Arc::new(Registry::new());
+        let fleet = Arc::new(Fleet::new(store.clone(), Arc::clone(&registry)));
+        ensure_local_site(&store, &*clock, &*ids).await?;
+        fleet.load(clock.now()).await?;
+        let metrics = Arc::new(Metrics::default());
+        let stop = CancellationToken::new();
+        let tasks = TaskTracker::new();
+
+        let agent_socket = bind(options.agent_listen)?;
+        let agent_address =
+            agent_socket.local_addr().map_err(|source| StartError::Listen { address: options.agent_listen, source })?;
+        let bootstrap = BootstrapConfig {
+            server: options.agent_url.clone().unwrap_or_else(|| format!("https://{agent_address}")),
+            ca_pem: authority.bundle_pem().to_owned(),
+            agent_url: options.agent_binary_url.clone(),
+            agent_sha256: None,
+            task_keys_pem: keys.signer.public().public_key,
+        };
+        let clients = Arc::new(SiteClients::new(Arc::clone(&secrets), Arc::clone(&clock), Arc::clone(&ids)));
+        let tools = Tools {
+            store: store.clone(),
+            clock: Arc::clone(&clock),
+            ids: Arc::clone(&ids),
+            entropy: Arc::new(SystemEntropy),
+            secrets: Arc::clone(&secrets),
+            providers: clients,
+            live_work: Arc::new(RegistryWork::new(Arc::clone(&registry))),
+            bootstrap: bootstrap.clone(),
+            holder: options.name.clone(),
+            limits: lattice_workflow::tools::Limits::default(),
+            crash: lattice_workflow::crash::CrashPlan::never(),
+            sites: lattice_workflow::tools::SiteCache::default(),
+        };
+        let driver = EmbeddedDriver::start(Runner::new(Arc::new(tools)), DriverLimits::default());
+        let wake = Arc::new(Wake(driver.waker()));
+        let agents =
+            Agents::new(store.clone(), Arc::clone(&fleet), Arc::clone(&ids), wake.clone(), options.certificate_life);
+        let service = AgentService::new(Parts {
+            registry: Arc::clone(&registry),
+            events: Arc::new(agents),
+            authority: Arc::clone(&authority),
+            task_signing_keys: vec![keys.signer.public()],
+            clock: Arc::clone(&clock),
+            ids: Arc::clone(&ids),
+            policy: options.agent_policy.clone(),
+        });
+        let tls = server_tls(authority, options.agent_names.clone(), Arc::clone(&clock), Arc::clone(&ids))?;
+        let listener = AgentListener::start(agent_socket, Arc::new(service), tls, options.agent_limits)?;
+
+        let loops = Loops { store: store.clone(), fleet, clock: clock.clone(), ids: ids.clone() };
+        loops.spawn(&tasks, &stop, options.detector_interval, &metrics);
+        let parts = http::Parts {
+            store: store.clone(),
+            clock: Arc::clone(&clock),
+            ids: Arc::clone(&ids),
+            random: Arc::new(rand::random),
+            wake: Arc::new(move |job| wake.wake(job)),
+            prober: Arc::new(Prober::new(Arc::clone(&secrets), Arc::clone(&clock), Arc::clone(&ids))),
+            secrets,
+            registry,
+            metrics: Arc::clone(&metrics),
+            bootstrap_command: Arc::new(move |node, token| manual_command(&bootstrap, node, token)),
+            limits: options.http_limits,
+            stop: stop.clone(),
+        };
+        let api = serve_api(options.api_listen, http::router(parts), &tasks, &stop).await?;
+        info!(%api, agents = %listener.address(), "server started");
+        Ok(Self { api, agents: listener.address(), store, metrics, stop, tasks, listener, driver, clock, ids })
+    }
+
+    /// Issues an API token and gives its secret, once.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn issue_token(&self, name: &str, role: Role) -> Result<Secret<String>, lattice_store::StoreError> {
+        issue_token(&self.store, &*self.clock, &*self.ids, name, role).await
+    }
+
+    /// Stops: no new requests, parked ones are answered, the driver ends at a turn's boundary.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        self.driver.drain().await;
+        self.listener.drain().await;
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+/// Issues an API token and gives its secret, once: `lat_api_` and 32 random bytes.
+///
+/// # Errors
+/// The store fails.
+pub async fn issue_token(
+    store: &Store,
+    clock: &dyn Clock,
+    ids: &dyn IdSource,
+    name: &str,
+    role: Role,
+) -> Result<Secret<String>, lattice_store::StoreError> {
+    use base64::Engine;
+    let random: [u8; 32] = rand::random();
+    let secret = format!("lat_api_{}", base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(random));
+    let now = clock.now();
+    let token = ApiToken {
+        id: ApiTokenId::generate(ids, now),
+        name: name.to_owned(),
+        role,
+        hash: token_hash(&secret),
+        issued_at: now,
+        expires_at: None,
+        revoked_at: None,
+        generation: Generation::FIRST,
+    };
+    let commit = request("server", clock, ids).commit(Vec::new(), vec![Change::ApiToken(token)]);
+    store.commit_one(commit).await?;
+    Ok(Secret::new(secret))
+}
+
+fn request<'a>(component: &str, clock: &dyn Clock, ids: &'a dyn IdSource) -> Request<'a> {
+    let now = clock.now();
+    Request {
+        actor: Actor::system(component),
+        reason: String::new(),
+        now,
+        ids,
+        op: OpId::generate(ids, now),
+        correlation: CorrelationId::generate(ids, now),
+    }
+}
+
+/// Manual nodes belong to the built-in site `local`. design: 8-interfaces
+async fn ensure_local_site(store: &Store, clock: &dyn Clock, ids: &dyn IdSource) -> Result<(), StartError> {
+    if store.site_by_name("local").await?.is_some() {
+        return Ok(());
+    }
+    let now = clock.now();
+    let site = Site {
+        id: SiteId::generate(ids, now),
+        name: "local".to_owned(),
+        region_code: "local".to_owned(),
+        provider: SiteProvider::Manual,
+        heartbeat: HeartbeatPolicy::default(),
+        status: SiteStatus::Active,
+        created_at: now,
+        updated_at: now,
+        generation: Generation::FIRST,
+    };
+    let commit = request("server", clock, ids).commit(Vec::new(), vec![Change::Site(Box::new(site))]);
+    match store.commit_one(commit).await? {
+        // Another server of the same database was first.
+        Outcome::Applied { .. } | Outcome::Duplicate { .. } | Outcome::Conflict { .. } => Ok(()),
+        Outcome::Fenced | Outcome::Missing { .. } => unreachable!("the commit has neither lease nor predecessor"),
+    }
+}
+
+fn bind(address: SocketAddr) -> Result<std::net::TcpListener, StartError> {
+    std::net::TcpListener::bind(address).map_err(|source| StartError::Listen { address, source })
+}
+
+async fn serve_api(
+    address: SocketAddr,
+    router: axum::Router,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) -> Result<SocketAddr, StartError> {
+    let listen = |source| StartError::Listen { address, source };
+    let socket = TcpListener::bind(address).await.map_err(listen)?;
+    let bound = socket.local_addr().map_err(listen)?;
+    let stopped = stop.clone().cancelled_owned();
+    tasks.spawn(async move {
+        if let Err(error) = axum::serve(socket, router).with_graceful_shutdown(stopped).await {
+            warn!(%error, "api ended");
+        }
+    });
+    Ok(bound)
+}
+
+/// The loops that observe and decide.
+struct Loops {
+    store: Store,
+    fleet: Arc<Fleet>,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn IdSource>,
+}
+
+impl Loops {
+    fn spawn(self, tasks: &TaskTracker, stop: &CancellationToken, scan: Duration, metrics: &Arc<Metrics>) {
+        let detector = Detector::new(self.store.clone(), Arc::clone(&self.fleet), Arc::clone(&self.ids));
+        tasks.spawn(detect(detector, Arc::clone(&self.clock), Arc::clone(metrics), ticks(scan), stop.clone()));
+        tasks.spawn(expire(self.store.clone(), Arc::clone(&self.clock), Arc::clone(&self.ids), stop.clone()));
+        tasks.spawn(self.follow(stop.clone()));
+    }
+
+    /// Takes in what was committed, by whomever: the registry is kept in step.
+    async fn follow(self, stop: CancellationToken) {
+        let mut follower = self.store.follow();
+        let mut seen = match self.store.last_event().await {
+            Ok(last) => last,
+            Err(error) => {
+                warn!(%error, "feed starts at its beginning");
+                EventSeq(0)
+            }
+        };
+        loop {
+            let woken = tokio::select! {
+                () = stop.cancelled() => return,
+                woken = follower.after(seen) => woken,
+            };
+            if woken.is_err() {
+                return;
+            }
+            match self.take_in(seen).await {
+                Ok(last) => seen = last,
+                Err(error) => {
+                    warn!(%error, "feed waits for the store");
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+            }
+        }
+    }
+
+    async fn take_in(&self, seen: EventSeq) -> Result<EventSeq, lattice_store::StoreError> {
+        let events = self.store.events(seen, &EventFilter::default(), FEED_PAGE).await?;
+        self.fleet.take_in(&events, self.clock.now()).await?;
+        Ok(events.last().map_or(seen, |event| event.seq))
+    }
+}
+
+/// How often unused bootstraps are looked at.
+const EXPIRY_SCAN: Duration = Duration::from_secs(10);
+
+/// A timer that does not make up for late ticks.
+fn ticks(pause: Duration) -> tokio::time::Interval {
+    let mut timer = tokio::time::interval(pause);
+    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    timer
+}
+
+async fn detect(
+    detector: Detector,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    mut timer: tokio::time::Interval,
+    stop: CancellationToken,
+) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = timer.tick() => {}
+        }
+        match detector.tick(clock.now()).await {
+            Ok(judged) => judged
+                .applied
+                .iter()
+                .for_each(|(event, count)| (0..*count).for_each(|_| metrics.transition((*event).into()))),
+            Err(error) => warn!(%error, "detector waits for the store"),
+        }
+    }
+}
+
+async fn expire(store: Store, clock: Arc<dyn Clock>, ids: Arc<dyn IdSource>, stop: CancellationToken) {
+    let mut timer = ticks(EXPIRY_SCAN);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = timer.tick() => {}
+        }
+        if let Err(error) = expire_bootstraps(&store, &*ids, clock.now()).await {
+            warn!(%error, "bootstraps wait for the store");
+        }
+    }
+}

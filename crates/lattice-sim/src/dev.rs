@@ -1,0 +1,329 @@
+//! `lattice dev`: a server, its page and a simulated site in one process, from an empty directory.
+//!
+//! The site is set up and the machines are onboarded through the same HTTP API that everybody uses.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lattice_agent::Pace;
+use lattice_core::actor::Role;
+use lattice_core::ids::IdSource;
+use lattice_core::node::{Availability, NodeState, Status};
+use lattice_core::secret::Secret;
+use lattice_core::time::{Clock, Timestamp};
+use lattice_server::agent_api::Limits;
+use lattice_server::clock::{SystemClock, SystemIds};
+use lattice_server::wiring::{Options, Server, StartError};
+use lattice_store::{EventFilter, NodeFilter, NodeSort, PageRequest, StoreConfig, StoreError};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::maas::config::SiteConfig;
+use crate::maas::handle::MaasHandle;
+use crate::maas::mishaps::Mishaps;
+use crate::maas::site::SimulatedSite;
+use crate::machine::real_agent::RealAgents;
+
+/// Port of the simulated machines' SSH servers; 22 needs privileges.
+const SSH_PORT: u16 = 22_022;
+/// The site's name.
+const SITE: &str = "dev";
+/// The SKU of the simulated machines.
+const SKU: &str = "mi300x.192g.8gpu";
+
+/// What to start.
+pub struct DevConfig {
+    /// How many machines to onboard.
+    pub nodes: u32,
+    /// From here come all choices of the simulated site.
+    pub seed: u64,
+    /// What goes wrong.
+    pub mishaps: Mishaps,
+    /// Where the data is kept; it must be empty or an earlier run's.
+    pub data_dir: PathBuf,
+    /// Where the API and the page listen.
+    pub api_listen: SocketAddr,
+    /// Where agents are served.
+    pub agent_listen: SocketAddr,
+    /// A MAAS region that exists, instead of the simulated one.
+    pub maas: Option<RealMaas>,
+}
+
+/// A MAAS region that exists.
+pub struct RealMaas {
+    /// `http://10.176.46.1:5240/MAAS`.
+    pub url: String,
+    /// Its API key.
+    pub key: Secret<String>,
+}
+
+impl RealMaas {
+    /// The region at `url`, with an administrator's key `consumer:token:secret`.
+    pub fn new(url: &str, key: String) -> Self {
+        Self { url: url.to_owned(), key: Secret::new(key) }
+    }
+}
+
+/// Why it does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum DevError {
+    /// The server does not start.
+    #[error(transparent)]
+    Server(#[from] StartError),
+    /// A file or socket is not to be had.
+    #[error("{what}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The API refused or did not answer.
+    #[error("{what} was refused: {answer}")]
+    Api {
+        /// What was asked.
+        what: String,
+        /// What came back.
+        answer: String,
+    },
+    /// The rows cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Everything that runs.
+pub struct Dev {
+    server: Server,
+    site: Option<SimulatedSite>,
+    token: Secret<String>,
+    started_at: Timestamp,
+    clock: Arc<dyn Clock>,
+    wanted: u32,
+}
+
+/// How far the machines are.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Progress {
+    /// How many were asked for.
+    pub nodes: u32,
+    /// How many are active and ready.
+    pub active: u32,
+    /// Seconds from the start until the first was.
+    pub seconds_to_first: Option<f64>,
+    /// Seconds from the start until all were.
+    pub seconds_to_all: Option<f64>,
+    /// Those that are not, with where they stand.
+    pub waiting: Vec<Waiting>,
+}
+
+/// A node that is not active.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Waiting {
+    /// Which.
+    pub hostname: String,
+    /// Where it stands.
+    pub state: NodeState,
+}
+
+impl Dev {
+    /// Starts everything and asks for the onboardings; returns as soon as they are accepted.
+    ///
+    /// # Errors
+    /// [`DevError`].
+    pub async fn start(config: DevConfig) -> Result<Self, DevError> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let ids: Arc<dyn IdSource> = Arc::new(SystemIds);
+        let started_at = clock.now();
+        let server = Server::start(options(&config), Arc::clone(&clock), ids).await?;
+        let token = server.issue_token("dev", Role::PlatformAdmin).await?;
+        let api = Api { base: format!("http://{}", server.api), token: token.clone(), http: reqwest::Client::new() };
+        let site = match &config.maas {
+            Some(real) => {
+                api.add_site(&real.url, &real.key, ("root", "calvin"), 22).await?;
+                None
+            }
+            None => Some(simulate(&config, &api).await?),
+        };
+        Ok(Self { server, site, token, started_at, clock, wanted: config.nodes })
+    }
+
+    /// Where the API and the page are.
+    pub const fn api(&self) -> SocketAddr {
+        self.server.api
+    }
+
+    /// A token that may do everything.
+    pub const fn token(&self) -> &Secret<String> {
+        &self.token
+    }
+
+    /// The server's rows, for whoever tests in the same process.
+    pub const fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// The simulated region, unless a real one is used.
+    pub fn region(&self) -> Option<&MaasHandle> {
+        self.site.as_ref().map(|site| &site.handle)
+    }
+
+    /// How far the machines are.
+    ///
+    /// # Errors
+    /// The rows cannot be read.
+    pub async fn progress(&self, before: &Progress) -> Result<Progress, DevError> {
+        let page = PageRequest::first(lattice_store::PAGE_MAX);
+        let nodes = self.server.store.nodes(&NodeFilter::default(), NodeSort::Hostname, &page).await?.items;
+        let ready = NodeState::new(Status::Active, Availability::Ready);
+        let waiting: Vec<Waiting> = nodes
+            .iter()
+            .filter(|node| node.state != ready)
+            .map(|node| Waiting { hostname: node.hostname.clone(), state: node.state })
+            .collect();
+        let active = u32::try_from(nodes.len() - waiting.len()).unwrap_or(u32::MAX);
+        let seconds = self.clock.now().since(self.started_at).as_secs_f64();
+        Ok(Progress {
+            nodes: self.wanted,
+            active,
+            seconds_to_first: before.seconds_to_first.or_else(|| (active > 0).then_some(seconds)),
+            seconds_to_all: before.seconds_to_all.or_else(|| (active >= self.wanted).then_some(seconds)),
+            waiting,
+        })
+    }
+
+    /// Waits until all machines are active, or `timeout` is over; `seen` is told of each step.
+    ///
+    /// # Errors
+    /// The rows cannot be read.
+    pub async fn until_all_active(
+        &self,
+        timeout: Duration,
+        mut seen: impl FnMut(&Progress),
+    ) -> Result<Progress, DevError> {
+        let deadline = self.started_at + timeout;
+        let mut follower = self.server.store.follow();
+        let mut progress = Progress::none(self.wanted);
+        loop {
+            let last = self.server.store.last_event().await?;
+            progress = self.progress(&progress).await?;
+            seen(&progress);
+            let rest = deadline.since(self.clock.now());
+            if progress.seconds_to_all.is_some() || rest.is_zero() {
+                return Ok(progress);
+            }
+            // An elapsed wait is judged at the top, with the rows as they are then.
+            let _woken = tokio::time::timeout(rest, follower.after(last)).await;
+        }
+    }
+
+    /// The latest events, for people who watch.
+    ///
+    /// # Errors
+    /// The rows cannot be read.
+    pub async fn latest(&self, limit: usize) -> Result<Vec<lattice_store::Event>, DevError> {
+        Ok(self.server.store.latest_events(&EventFilter::default(), limit).await?)
+    }
+
+    /// Cuts the machines' power and stops the server.
+    pub async fn stop(self) {
+        if let Some(site) = self.site {
+            site.stop().await;
+        }
+        self.server.stop().await;
+    }
+}
+
+impl Progress {
+    /// Nothing yet.
+    pub const fn none(nodes: u32) -> Self {
+        Self { nodes, active: 0, seconds_to_first: None, seconds_to_all: None, waiting: Vec::new() }
+    }
+}
+
+fn options(config: &DevConfig) -> Options {
+    Options {
+        store: StoreConfig::sqlite(config.data_dir.join("lattice.db")),
+        secrets_dir: config.data_dir.clone(),
+        secrets_key: config.data_dir.join("secrets.key"),
+        api_listen: config.api_listen,
+        agent_listen: config.agent_listen,
+        agent_url: None,
+        agent_names: vec!["127.0.0.1".to_owned(), "localhost".to_owned()],
+        name: "dev".to_owned(),
+        // Each agent opens its next connection before it closes the last.
+        agent_limits: Limits { connections: 100 + 2 * config.nodes as usize, ..Limits::default() },
+        ..Options::default()
+    }
+}
+
+async fn simulate(config: &DevConfig, api: &Api) -> Result<SimulatedSite, DevError> {
+    let region = SiteConfig::dev(config.seed, config.nodes);
+    let mishaps = config.mishaps.faults(config.seed, &region.population);
+    let machines = region.population.machines.clone();
+    let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let agents = Arc::new(RealAgents::new(Pace::default()));
+    let site = SimulatedSite::start(region, anywhere, agents, SSH_PORT)
+        .await
+        .map_err(|source| DevError::Io { what: "the simulated MAAS cannot listen".to_owned(), source })?;
+    if let Some(first) = machines.first() {
+        let key = Secret::new(site.key.joined());
+        api.add_site(&site.url, &key, (&first.bmc.user, &first.bmc.password), SSH_PORT).await?;
+        api.add_sku().await?;
+    }
+    // Only now: a site that fails while its credentials are tried is refused, as it should be.
+    for armed in mishaps.all() {
+        site.handle.arm(armed.fault.clone(), armed.heals_after);
+    }
+    for machine in &machines {
+        let body = json!({"site_id": SITE, "sku_id": SKU, "hostname": machine.label,
+            "ipmi_ip": machine.bmc.address.to_string(), "reason": "lattice dev"});
+        api.post("onboardings", &body).await?;
+    }
+    Ok(site)
+}
+
+/// The HTTP API, as any client uses it.
+struct Api {
+    base: String,
+    token: Secret<String>,
+    http: reqwest::Client,
+}
+
+impl Api {
+    async fn post(&self, path: &str, body: &Value) -> Result<(), DevError> {
+        let request = self.http.post(format!("{}/api/v1/admin/{path}", self.base)).bearer_auth(self.token.expose());
+        let refused = |answer: String| DevError::Api { what: format!("POST {path}"), answer };
+        let answer = request.json(body).send().await.map_err(|error| refused(error.to_string()))?;
+        if answer.status().is_success() {
+            return Ok(());
+        }
+        let status = answer.status();
+        let text = answer.text().await.unwrap_or_default();
+        Err(refused(format!("{status} {text}")))
+    }
+
+    async fn add_site(
+        &self,
+        url: &str,
+        key: &Secret<String>,
+        power: (&str, &str),
+        ssh_port: u16,
+    ) -> Result<(), DevError> {
+        let policy = json!({"poll_interval_ms": 250});
+        let provider = json!({"kind": "maas", "api_base_url": url, "pxe_iface": "ens19", "pxe_vlan_vid": 0,
+            "node_pxe_iface": "eno8303", "deploy_ssh_port": ssh_port, "policy": policy});
+        self.post("sites", &json!({"name": SITE, "region_code": "dev", "provider": provider})).await?;
+        let credentials = json!({"api_token": key.expose(), "power": {"user": power.0, "pass": power.1},
+            "deploy_password": SystemIds.uuid(SystemClock.now()).simple().to_string()});
+        self.post(&format!("sites/{SITE}/credentials"), &credentials).await
+    }
+
+    async fn add_sku(&self) -> Result<(), DevError> {
+        let sku = json!({"name": SKU, "gpus": 8, "gpu_vendor": "amd", "gpu_model": "MI300X",
+            "nics": [{"count": 8, "min_speed_mbps": 400_000}], "disks": [{"count": 4, "min_size_bytes": 7_000_000_000_000_u64}]});
+        self.post("skus", &sku).await
+    }
+}
