@@ -73,7 +73,7 @@ pub struct Store {
 }
 
 enum Backend {
-    Sqlite(sqlite::Database),
+    Sqlite(Box<sqlite::Database>),
     Postgres(postgres::Database),
 }
 
@@ -94,9 +94,9 @@ impl Store {
     pub async fn open(config: StoreConfig) -> Result<Self, StoreError> {
         let backend = match config.backend {
             BackendConfig::Sqlite { path } => {
-                Backend::Sqlite(sqlite::Database::open(&path, config.inline, Synchronous::Full)?)
+                Backend::Sqlite(Box::new(sqlite::Database::open(&path, config.inline, Synchronous::Full)?))
             }
-            BackendConfig::SqliteMemory => Backend::Sqlite(sqlite::Database::memory()?),
+            BackendConfig::SqliteMemory => Backend::Sqlite(Box::new(sqlite::Database::memory()?)),
             BackendConfig::Postgres { .. } if config.inline => {
                 return Err(StoreError::Unsupported { what: "an inline store", instead: "use SQLite for it" });
             }
@@ -113,7 +113,7 @@ impl Store {
     #[doc(hidden)]
     pub fn open_without_sync(path: &std::path::Path) -> Result<Self, StoreError> {
         let database = sqlite::Database::open(path, true, Synchronous::Off)?;
-        Ok(Self { backend: Arc::new(Backend::Sqlite(database)) })
+        Ok(Self { backend: Arc::new(Backend::Sqlite(Box::new(database))) })
     }
 
     /// Applies commits in their order; each stands or falls alone, and has one outcome.

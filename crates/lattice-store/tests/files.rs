@@ -1,4 +1,5 @@
 //! What only files can show: the lock of the directory, schemas of other versions, damaged backups.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 mod fixture;
 

@@ -1,4 +1,5 @@
 //! What only several servers on one PostgreSQL database can show.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 mod backends;
 mod fixture;

@@ -44,7 +44,7 @@ pub(crate) struct Database {
 
 enum Access {
     /// Everything runs on the caller's thread.
-    Inline(Mutex<Writer>),
+    Inline(Box<Mutex<Writer>>),
     /// One thread writes, a few read.
     Threads { work: Option<mpsc::Sender<Work>>, thread: Option<JoinHandle<()>>, readers: Arc<Readers> },
 }
@@ -70,7 +70,7 @@ impl Database {
         let (sender, last) = watch::channel(EventSeq(0));
         let writer = Writer::new(connection, Some(lock), sender)?;
         if inline {
-            return Ok(Self { access: Access::Inline(Mutex::new(writer)), last });
+            return Ok(Self { access: Access::Inline(Box::new(Mutex::new(writer))), last });
         }
         let idle = (0..READERS).map(|_| open::reader(path)).collect::<Result<Vec<_>, _>>()?;
         let readers = Arc::new(Readers { idle: Mutex::new(idle), permits: Arc::new(Semaphore::new(READERS)) });
@@ -86,7 +86,7 @@ impl Database {
     pub(crate) fn memory() -> Result<Self, StoreError> {
         let (sender, last) = watch::channel(EventSeq(0));
         let writer = Writer::new(open::memory()?, None, sender)?;
-        Ok(Self { access: Access::Inline(Mutex::new(writer)), last })
+        Ok(Self { access: Access::Inline(Box::new(Mutex::new(writer))), last })
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<EventSeq> {
@@ -217,7 +217,7 @@ impl rusqlite::ToSql for Value<'_> {
 
 impl Columns for rusqlite::Row<'_> {
     fn int(&self, index: usize) -> Result<Option<i64>, StoreError> {
-        Ok(self.get_ref(index)?.as_i64_or_null().map_err(|error| StoreError::corrupt(column(index), error))?)
+        self.get_ref(index)?.as_i64_or_null().map_err(|error| StoreError::corrupt(column(index), error))
     }
     fn text(&self, index: usize) -> Result<Option<&str>, StoreError> {
         self.get_ref(index)?.as_str_or_null().map_err(|error| StoreError::corrupt(column(index), error))
