@@ -24,6 +24,10 @@ use crate::sql::{Columns, Query, Reader, Value};
 /// Calls that may wait for the committer before their callers wait for room.
 const QUEUE: usize = 1_024;
 
+/// How often something is begun anew whose connection was gone, or whose transaction lost to another one. Each
+/// attempt takes another connection, so more than there are in the pool.
+const ATTEMPTS: u32 = 10;
+
 /// A PostgreSQL database.
 pub(crate) struct Database {
     pool: Pool,
@@ -68,13 +72,26 @@ impl Database {
         answer.await.map_err(|_| StoreError::Unknown { why: "the committer ended".to_owned() })?
     }
 
+    /// Reads, or runs a statement whose repeat does no harm: one that met a dead connection is run again.
     pub(crate) async fn fetch<T>(
         &self,
         query: Query,
         read: fn(&mut Reader<'_>) -> Result<T, StoreError>,
     ) -> Result<Vec<T>, StoreError> {
-        let client = connection(&self.pool).await?;
-        rows(&client, &query, read).await
+        let mut attempt = 0;
+        loop {
+            let client = connection(&self.pool).await?;
+            let rows = match rows(&client, &query).await {
+                Ok(rows) => rows,
+                Err(error) if is_lost(&error) && attempt < ATTEMPTS => {
+                    attempt += 1;
+                    drop(Object::take(client));
+                    continue;
+                }
+                Err(error) => return Err(StoreError::postgres(&error)),
+            };
+            return rows.iter().map(|row| read(&mut Reader::new(row))).collect();
+        }
     }
 }
 
@@ -93,18 +110,17 @@ pub(crate) async fn connection(pool: &Pool) -> Result<Object, StoreError> {
     })
 }
 
-/// Runs one statement and reads its rows.
-pub(crate) async fn rows<T>(
-    client: &Object,
-    query: &Query,
-    read: fn(&mut Reader<'_>) -> Result<T, StoreError>,
-) -> Result<Vec<T>, StoreError> {
+/// Whether the connection is gone, or is being taken away, rather than the statement refused.
+pub(super) fn is_lost(error: &tokio_postgres::Error) -> bool {
+    error.code().is_none_or(|code| code.code().starts_with("57P") || code.code().starts_with("08"))
+}
+
+async fn rows(client: &Object, query: &Query) -> Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
     // In SQLite's dialect `?1` is the first parameter; no statement of ours has a question mark for anything else.
     let sql = query.sql.replace('?', "$");
-    let statement = client.prepare_cached(&sql).await.map_err(|error| StoreError::postgres(&error))?;
+    let statement = client.prepare_cached(&sql).await?;
     let params: Vec<&(dyn ToSql + Sync)> = query.params.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
-    let rows = client.query(&statement, &params).await.map_err(|error| StoreError::postgres(&error))?;
-    rows.iter().map(|row| read(&mut Reader::new(row))).collect()
+    client.query(&statement, &params).await
 }
 
 impl ToSql for Value<'_> {

@@ -10,7 +10,7 @@ use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
 use super::listener::{CHANNEL, advance};
-use super::{Work, connection};
+use super::{ATTEMPTS, Work, connection, is_lost};
 use crate::apply::{judge, write};
 use crate::backend::postgres::batch::{self, Batch};
 use crate::backend::postgres::preload::Preloaded;
@@ -19,10 +19,6 @@ use crate::error::StoreError;
 
 /// Commits of one transaction, unless a single call brings more.
 const GROUP_MAX: usize = 1_024;
-/// How often a transaction is begun anew after a serialization failure or a deadlock. They come from other servers
-/// only, and each means that another one went forward.
-const ATTEMPTS: u32 = 10;
-
 /// Works until the store is dropped.
 pub(super) async fn run(pool: Pool, mut queue: mpsc::Receiver<Work>, last: Arc<watch::Sender<EventSeq>>) {
     while let Some(first) = queue.recv().await {
@@ -70,6 +66,7 @@ impl Failure {
             Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED) => {
                 Self::Again(StoreError::postgres(error))
             }
+            Some(_) | None if is_lost(error) => Self::Again(StoreError::postgres(error)),
             Some(code) if code.code().starts_with("23") => Self::Constraint(StoreError::postgres(error).to_string()),
             Some(_) | None => Self::Final(StoreError::postgres(error)),
         }
@@ -78,8 +75,8 @@ impl Failure {
     /// Of COMMIT itself: without the server's word that it refused, it may be durable.
     fn of_commit(error: &Error) -> Self {
         match error.code() {
-            // Class 57: the server is being stopped; it may have committed before it said so.
-            Some(code) if !code.code().starts_with("57") => Self::of(error),
+            // A server that is being stopped may have committed before it said so.
+            Some(_) if !is_lost(error) => Self::of(error),
             Some(_) | None => Self::Final(StoreError::Unknown { why: StoreError::postgres(error).to_string() }),
         }
     }
