@@ -4,6 +4,8 @@
 mod backends;
 mod fixture;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fixture::{START, applied, at, commit, created, moved, node, site};
@@ -12,6 +14,8 @@ use lattice_core::explain::{Code, Explain};
 use lattice_core::ids::EventSeq;
 use lattice_core::node::{Availability, Status};
 use lattice_store::{EventFilter, Store, StoreConfig, StoreError, audit_verify, restore};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_servers_share_one_dense_sequence_and_one_chain() {
@@ -96,7 +100,6 @@ async fn a_commit_whose_connection_was_cut_can_be_repeated() {
     let (client, connection) = tokio_postgres::connect(&database.url(), tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
     let site = site("dc1").id;
-    let mut done = 0;
     for n in 0..60 {
         let create = commit(START, vec![], vec![created(&node(site, &format!("n{n}")))]);
         // Every connection of the server but this one is cut, in the middle of whatever it does.
@@ -110,7 +113,6 @@ async fn a_commit_whose_connection_was_cut_can_be_repeated() {
         match outcome {
             Ok(outcome) => drop(applied(&outcome)),
             Err(StoreError::Unknown { .. } | StoreError::Postgres { .. }) => {
-                done += 1;
                 let repeated = loop {
                     match database.store.commit_one(create.clone()).await {
                         Ok(outcome) => break outcome,
@@ -123,11 +125,87 @@ async fn a_commit_whose_connection_was_cut_can_be_repeated() {
             Err(error) => panic!("{error}"),
         }
     }
-    println!("{done} of 60 commits were cut");
     let events = database.store.events(EventSeq(0), &EventFilter::default(), 1_000).await.unwrap();
     assert_eq!(events.len(), 60, "each of them once");
     drop(client);
     database.drop().await;
+}
+
+/// Where the wire between server and database is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    /// COMMIT never arrives: nothing is durable.
+    BeforeCommit,
+    /// COMMIT arrives, its answer does not: all is durable.
+    AfterCommit,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_dies_at_commit_leaves_the_outcome_unknown_and_the_repeat_tells() {
+    let Some(database) = backends::postgres("unknown").await else { return };
+    let site = site("dc1").id;
+    for (cut, name) in [(Cut::BeforeCommit, "a"), (Cut::AfterCommit, "b")] {
+        let armed = Arc::new(AtomicBool::new(false));
+        let store =
+            Store::open(StoreConfig::postgres(cut_wire(&database.url(), cut, armed.clone()).await)).await.unwrap();
+        let create = commit(START, vec![], vec![created(&node(site, name))]);
+        armed.store(true, Ordering::SeqCst);
+        let outcome = store.commit_one(create.clone()).await;
+        assert!(matches!(outcome, Err(StoreError::Unknown { .. })), "{cut:?}: {outcome:?}");
+        let repeated = store.commit_one(create).await.unwrap();
+        match cut {
+            Cut::BeforeCommit => assert!(applied(&repeated) > EventSeq(0)),
+            Cut::AfterCommit => assert!(matches!(repeated, Outcome::Duplicate { .. }), "{repeated:?}"),
+        }
+    }
+    assert_eq!(database.store.last_event().await.unwrap(), EventSeq(2));
+    database.drop().await;
+}
+
+/// A wire to the database that is cut once, at the next COMMIT after it was armed. Gives its address.
+async fn cut_wire(url: &str, cut: Cut, armed: Arc<AtomicBool>) -> String {
+    let (front, rest) = url.split_once('@').unwrap();
+    let (target, name) = rest.split_once('/').unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("{front}@{}/{name}", listener.local_addr().unwrap());
+    let target = target.to_owned();
+    tokio::spawn(async move {
+        loop {
+            let (client, _) = listener.accept().await.unwrap();
+            let server = TcpStream::connect(&target).await.unwrap();
+            tokio::spawn(carry(client, server, cut, armed.clone()));
+        }
+    });
+    address
+}
+
+async fn carry(client: TcpStream, server: TcpStream, cut: Cut, armed: Arc<AtomicBool>) {
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    let mut bytes = vec![0; 65_536];
+    let mut answer = vec![0; 65_536];
+    loop {
+        tokio::select! {
+            read = from_client.read(&mut bytes) => {
+                let Ok(length @ 1..) = read else { return };
+                let commits = bytes[..length].windows(7).any(|window| window == b"COMMIT\0");
+                let now = commits && armed.swap(false, Ordering::SeqCst);
+                if now && cut == Cut::BeforeCommit {
+                    return;
+                }
+                to_server.write_all(&bytes[..length]).await.unwrap();
+                if now {
+                    // The answer shows that the commit is done; it is kept.
+                    from_server.read(&mut answer).await.unwrap();
+                    return;
+                }
+            }
+            read = from_server.read(&mut answer) => {
+                let Ok(length @ 1..) = read else { return };
+                to_client.write_all(&answer[..length]).await.unwrap();
+            }
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
