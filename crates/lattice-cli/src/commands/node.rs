@@ -58,6 +58,7 @@ pub enum Command {
     /// Withdraw a bootstrap that nobody used
     Withdraw(Act),
     /// Revoke every certificate of a node, at once
+    #[command(alias = "revoke")]
     RevokeCertificate(Plain),
 }
 
