@@ -196,7 +196,8 @@ async fn carry(client: TcpStream, server: TcpStream, cut: Cut, armed: Arc<Atomic
                 to_server.write_all(&bytes[..length]).await.unwrap();
                 if now {
                     // The answer shows that the commit is done; it is kept.
-                    from_server.read(&mut answer).await.unwrap();
+                    let kept = from_server.read(&mut answer).await.unwrap();
+                    assert!(kept > 0, "the database answers");
                     return;
                 }
             }
