@@ -13,8 +13,10 @@ const EVENTS: u32 = 100;
 /// Longest evidence kept, in characters: a sentence and its cause.
 const EVIDENCE: usize = 300;
 /// Words of which one stands in what a datasource failure leaves behind. spec: S5 4.3 ClassifyDeployFailure
-const DATASOURCE_WORDS: [&str; 5] = [
+const DATASOURCE_WORDS: [&str; 6] = [
     "no datasource",
+    // cloud-init's own words.
+    "no instance datasource",
     "datasource not found",
     "cloud-init final stage",
     "cloud-init failed",
@@ -60,4 +62,23 @@ async fn evidence(ctx: &Context<'_>) -> Vec<String> {
 fn is_datasource_like(text: &str) -> bool {
     let text = text.to_lowercase();
     DATASOURCE_WORDS.iter().any(|word| text.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_missing_datasource_or_a_failed_first_boot_is_worth_a_second_deployment() {
+        let rows = [
+            ("Deploying failed: cloud-init: No instance datasource found! Likely bad things to come!", true),
+            ("cloud-init: no datasource", true),
+            ("cloud-init final stage failed", true),
+            ("curtin: installation failed: no space left on device", false),
+            ("Failed deployment", false),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(is_datasource_like(text), expected, "{text}");
+        }
+    }
 }
