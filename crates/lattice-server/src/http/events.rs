@@ -12,8 +12,8 @@ use lattice_core::ids::EventSeq;
 use lattice_store::EventFilter;
 
 use super::App;
-use super::extract::{Query, parse_id};
-use super::rows::find_node;
+use super::extract::Query;
+use super::rows::{find_job, find_node};
 use crate::error::{Answer, Refusal};
 use crate::sse;
 
@@ -41,8 +41,8 @@ pub async fn of_job(
     headers: HeaderMap,
     Query(query): Query<EventQuery>,
 ) -> Answer<Response> {
-    let job = parse_id("job", &job)?;
-    answer(&app, &headers, &query, EventFilter { node: query.node, job: Some(job) }).await
+    let job = find_job(&app, &job).await?;
+    answer(&app, &headers, &query, EventFilter { node: query.node, job: Some(job.id) }).await
 }
 
 async fn answer(app: &App, headers: &HeaderMap, query: &EventQuery, filter: EventFilter) -> Answer<Response> {

@@ -137,7 +137,8 @@ impl<B: DeserializeOwned + Send + Sync> FromBody for B {
         let mut deserializer = serde_json::Deserializer::from_slice(bytes);
         let body = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
             let path = error.path().to_string();
-            wrong_field(&error.inner().to_string(), Some(path).filter(|path| path != "."))
+            // The parser's own marks: `.` is the whole body, `?` a place that it did not reach.
+            wrong_field(&error.inner().to_string(), Some(path).filter(|path| !matches!(path.as_str(), "." | "?")))
         })?;
         deserializer.end().map_err(|error| wrong_field(&error.to_string(), None))?;
         Ok(body)

@@ -87,7 +87,7 @@ pub async fn create(State(app): State<App>, write: Write<CreateNode>) -> Answer<
     if write.earlier.is_some() {
         return Err(shown_once(&body.hostname));
     }
-    let site = find_site(&app, body.site.as_deref().unwrap_or(MANUAL_SITE)).await?;
+    let site = site_named(&app, "site", body.site.as_deref().unwrap_or(MANUAL_SITE)).await?;
     let sku = sku_named(&app, "sku", &body.sku).await?;
     let (token, drawn) = draw(&app);
     let new = create::NewNode {
@@ -112,6 +112,14 @@ pub async fn sku_named(app: &App, field: &str, name: &str) -> Answer<lattice_cor
     find_sku(app, name).await.map_err(|_| {
         Refusal::invalid(field, format!("names the SKU `{name}`, which does not exist"))
             .next(NextAction::run("lattice sku list", "shows those that there are"))
+    })
+}
+
+/// The site that a body names: a missing one is the body's fault, not the path's.
+pub async fn site_named(app: &App, field: &str, name: &str) -> Answer<lattice_core::site::Site> {
+    find_site(app, name).await.map_err(|_| {
+        Refusal::invalid(field, format!("names the site `{name}`, which does not exist"))
+            .next(NextAction::run("lattice site list", "shows those that there are"))
     })
 }
 

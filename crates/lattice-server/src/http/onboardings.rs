@@ -16,8 +16,8 @@ use lattice_core::site::{Site, SiteProvider};
 use super::App;
 use super::extract::{Committed, Earlier, Query, Write};
 use super::jobs;
-use super::nodes::sku_named;
-use super::rows::{find_job, find_site};
+use super::nodes::{site_named, sku_named};
+use super::rows::find_job;
 use crate::error::{Answer, Refusal};
 
 /// One page, newest first.
@@ -34,7 +34,7 @@ pub async fn create(State(app): State<App>, write: Write<CreateOnboarding>) -> A
         return repeated(&app, earlier).await;
     }
     let body = &write.body;
-    let site = site_named(&app, &body.site_id).await?;
+    let site = site_named(&app, "site_id", &body.site_id).await?;
     check_profile(&site, body.profile_id)?;
     let sku = sku_named(&app, "sku_id", &body.sku_id).await?;
     let new = create::NewNode {
@@ -80,13 +80,6 @@ async fn repeated(app: &App, earlier: &Earlier) -> Answer<Response> {
         }
         (Some(_) | None, _) => Err(Refusal::new(Code::KeyReused, "the idempotency key was used for something else")),
     }
-}
-
-async fn site_named(app: &App, text: &str) -> Answer<Site> {
-    find_site(app, text).await.map_err(|_| {
-        Refusal::invalid("site_id", format!("names the site `{text}`, which does not exist"))
-            .next(NextAction::run("lattice site list", "shows those that there are"))
-    })
 }
 
 /// A site has one implicit profile until profiles have rows of their own. spec: S5 3.7

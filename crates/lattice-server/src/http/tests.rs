@@ -1,1 +1,8 @@
-//! placeholder
+//! The API without sockets: requests go straight into the router, the store is in memory.
+
+mod bad_input;
+mod events;
+mod fixture;
+mod machines;
+mod surface;
+mod tokens;
