@@ -305,7 +305,10 @@ mod tests {
 
     #[test]
     fn all_problems_are_listed_with_their_keys() {
-        assert_eq!(problems("[http]\nburst = 'x'\nport = 1\n[htp]\nlisten = ''", &[]), ["htp", "http.burst", "http.port"]);
+        assert_eq!(
+            problems("[http]\nburst = 'x'\nport = 1\n[htp]\nlisten = ''", &[]),
+            ["htp", "http.burst", "http.port"]
+        );
         assert_eq!(problems("http = 3", &[]), ["http"]);
         assert_eq!(problems("[http]\nlisten =", &[]), ["line 2"]);
         assert_eq!(problems("", &[("LATTICE_HTTP_BURST", "many")]), ["LATTICE_HTTP_BURST"]);

@@ -3,6 +3,7 @@
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use lattice_api::error::{PROBLEM_JSON, Problem};
+use lattice_core::command;
 use lattice_core::explain::{Code, Explain, NextAction};
 use lattice_core::ids::CorrelationId;
 use lattice_store::StoreError;
@@ -97,6 +98,17 @@ impl From<Problem> for Refusal {
     fn from(problem: Problem) -> Self {
         let retry_after_s = (problem.status == StatusCode::SERVICE_UNAVAILABLE.as_u16()).then_some(1);
         Self { problem: Box::new(problem), retry_after_s }
+    }
+}
+
+impl From<command::Refused> for Refusal {
+    /// A field that core refused is named as such.
+    fn from(refused: command::Refused) -> Self {
+        let mut refusal = Self::explained(&refused);
+        if let command::Refused::Invalid { field, .. } = refused {
+            refusal.problem.field = Some(field.to_owned());
+        }
+        refusal
     }
 }
 

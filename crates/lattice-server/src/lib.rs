@@ -4,6 +4,7 @@ pub mod agent_api;
 pub mod agents;
 pub mod auth;
 pub mod clock;
+pub mod config;
 pub mod error;
 pub mod http;
 pub mod keys;

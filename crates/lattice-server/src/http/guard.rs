@@ -8,7 +8,9 @@ use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
+use lattice_api::error::PROBLEM_JSON;
 use lattice_core::actor::{Actor, Role};
 use lattice_core::change::{Change, Commit, Resource};
 use lattice_core::explain::{Code, NextAction};
@@ -61,7 +63,7 @@ async fn observe(State(guard): State<Guard>, mut request: Request, next: Next) -
     request.extensions_mut().insert(correlation);
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
-    let mut response = next.run(request).await;
+    let mut response = name_in_problem(next.run(request).await, correlation).await;
     let id = HeaderValue::from_str(&correlation.to_string()).expect("a UUID is visible ASCII");
     response.headers_mut().insert(CORRELATION, id);
     let status = response.status();
@@ -74,18 +76,9 @@ async fn observe(State(guard): State<Guard>, mut request: Request, next: Next) -
 
 /// Lets a request through to its handler, or refuses it.
 async fn check(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
-    let correlation = request.extensions().get::<CorrelationId>().copied();
-    let with_id = |refusal: Refusal| match correlation {
-        Some(id) => refusal.correlation(id),
-        None => refusal,
-    };
-    if let Err(refusal) = admit(&guard, &mut request).await {
-        return with_id(refusal).into_response();
-    }
-    let response = next.run(request).await;
-    match correlation {
-        Some(id) if !response.status().is_success() => name_in_problem(response, id).await,
-        Some(_) | None => response,
+    match admit(&guard, &mut request).await {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
     }
 }
 
@@ -175,9 +168,12 @@ async fn audit(app: &App, asked: &Asked, actor: Actor, detail: String, now: Time
     }
 }
 
-/// Writes the request's id into a problem document that a handler made without knowing it.
+/// Writes the request's id into a problem document; whoever made it did not know it.
 async fn name_in_problem(response: Response, id: CorrelationId) -> Response {
     use http_body_util::BodyExt;
+    if response.headers().get(CONTENT_TYPE).is_none_or(|kind| kind != PROBLEM_JSON) {
+        return response;
+    }
     let (mut parts, body) = response.into_parts();
     let Ok(collected) = body.collect().await else { return parts.status.into_response() };
     let bytes = collected.to_bytes();

@@ -70,8 +70,7 @@ pub async fn set(State(app): State<App>, Path(node): Path<String>, write: Write<
     if write.earlier.is_none() {
         write.check_version(node.generation)?;
         let request = write.request(&*app.ids, &write.body.reason);
-        let planned = commands::set(&node, &request, write.body.kind, write.body.until)
-            .map_err(|refused| Refusal::explained(&refused))?;
+        let planned = commands::set(&node, &request, write.body.kind, write.body.until)?;
         write.commit(&app, planned.commit).await?;
     }
     present(&app, node.id).await.map(Json)
@@ -87,8 +86,7 @@ pub async fn clear(
     let node = find_node(&app, &node).await?;
     if write.earlier.is_none() {
         write.check_version(node.generation)?;
-        let planned = commands::clear(&node, &write.request(&*app.ids, ""), kind)
-            .map_err(|refused| Refusal::explained(&refused))?;
+        let planned = commands::clear(&node, &write.request(&*app.ids, ""), kind)?;
         write.commit(&app, planned.commit).await?;
     }
     present(&app, node.id).await.map(Json)

@@ -34,12 +34,11 @@ pub async fn act(
     write.check_version(node.generation)?;
     let file = NodeFile::open(&app, node, write.at).await?;
     let request = write.request(&*app.ids, &write.body.reason);
-    let planned =
-        match plan(verb, &file.known(), &request, &write.body).map_err(|refused| Refusal::explained(&refused))? {
-            Plan::Commit(planned) => *planned,
-            Plan::Live(job) => return unchanged(&app, &file.node, Some(job)).await,
-            Plan::ResumeJob(job) => return resume_job(&app, &write, &file.node, job).await,
-        };
+    let planned = match plan(verb, &file.known(), &request, &write.body)? {
+        Plan::Commit(planned) => *planned,
+        Plan::Live(job) => return unchanged(&app, &file.node, Some(job)).await,
+        Plan::ResumeJob(job) => return resume_job(&app, &write, &file.node, job).await,
+    };
     carry_out(&app, &write, &file.node, planned).await
 }
 

@@ -97,7 +97,7 @@ pub async fn create(State(app): State<App>, write: Write<CreateNode>) -> Answer<
         class: body.class.unwrap_or_default(),
     };
     let request = write.request(&*app.ids, &body.reason);
-    let planned = create::manual(&request, &new, &drawn).map_err(|refused| Refusal::explained(&refused))?;
+    let planned = create::manual(&request, &new, &drawn)?;
     let answer = bootstrap(&app, &planned, token, write.at)?;
     match write.commit(&app, planned.commit).await? {
         Committed::Now => {}
@@ -138,8 +138,7 @@ pub async fn reissue_bootstrap(
     let (token, drawn) = draw(&app);
     let tokens = app.store.enrollment_tokens_of(file.node.id).await?;
     let request = write.request(&*app.ids, &write.body.reason);
-    let planned = bootstraps::reissue(&file.known(), &request, &tokens, &drawn)
-        .map_err(|refused| Refusal::explained(&refused))?;
+    let planned = bootstraps::reissue(&file.known(), &request, &tokens, &drawn)?;
     let answer = bootstrap(&app, &planned, token, write.at)?;
     match write.commit(&app, planned.commit).await? {
         Committed::Now => Ok(Json(answer)),

@@ -57,7 +57,7 @@ pub async fn create(State(app): State<App>, write: Write<CreateOnboarding>) -> A
         }
         SiteProvider::Manual => return Err(by_hand(&site, body)),
     };
-    let planned = planned.map_err(|refused| Refusal::explained(&refused))?;
+    let planned = planned?;
     let (node, job) = (planned.node, planned.job);
     match write.commit(&app, planned.commit).await? {
         Committed::Now => {}
