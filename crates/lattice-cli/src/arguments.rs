@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    audit, completion, dev, docs, events, explain, fleet, hold, job, node, onboard, site, sku, token, version,
+    audit, backup, completion, dev, docs, events, explain, fleet, hold, job, node, onboard, server, site, sku, token,
+    version,
 };
 use crate::output::Format;
 
@@ -85,6 +86,12 @@ pub enum Command {
     Fleet,
     /// Start everything in one process: server, page, and a simulated site whose machines onboard
     Dev(dev::Arguments),
+    /// Run the control plane
+    Server(server::Arguments),
+    /// Download a backup of everything but the secrets, and read it back
+    Backup(backup::Arguments),
+    /// Put a backup where a stopped server will use it
+    Restore(server::RestoreArguments),
     /// Print the completion script of a shell
     Completion(completion::Arguments),
     /// Print the descriptions of the API
@@ -106,6 +113,9 @@ pub async fn run(arguments: Arguments) -> Result<(), crate::failure::Failure> {
         Command::Docs(command) => docs::run(&command),
         Command::Version => version::run(&global).await,
         Command::Dev(arguments) => dev::run(arguments, &global).await,
+        Command::Server(arguments) => server::run(arguments).await,
+        Command::Restore(arguments) => server::restore(arguments).await,
+        Command::Backup(arguments) => backup::run(arguments, &global).await,
         Command::Audit(command) if command.is_local() => audit::run_local(command, &global),
         Command::Audit(command) => audit::run(command, &Session::open(&global)?).await,
         Command::Node(command) => node::run(command, &Session::open(&global)?).await,
@@ -176,7 +186,7 @@ mod tests {
     }
 
     /// Commands of later parts of the specification, and those that are defined beside the server.
-    const ELSEWHERE: &[&str] = &["admin", "server", "backup", "restore", "jobs"];
+    const ELSEWHERE: &[&str] = &["admin", "jobs"];
 
     fn refusal(command: &str) -> Option<String> {
         let words: Vec<&str> = command.split_whitespace().collect();

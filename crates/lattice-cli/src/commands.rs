@@ -1,6 +1,7 @@
 //! One file for each noun.
 
 pub mod audit;
+pub mod backup;
 pub mod completion;
 pub mod dev;
 pub mod docs;
@@ -11,6 +12,7 @@ pub mod hold;
 pub mod job;
 pub mod node;
 pub mod onboard;
+pub mod server;
 pub mod site;
 pub mod sku;
 pub mod token;

@@ -36,7 +36,7 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Result<(), Failure> {
     // A server works on all cores; a command waits for answers.
     let mut builder = match arguments.command {
-        arguments::Command::Dev(_) => tokio::runtime::Builder::new_multi_thread(),
+        arguments::Command::Dev(_) | arguments::Command::Server(_) => tokio::runtime::Builder::new_multi_thread(),
         _ => tokio::runtime::Builder::new_current_thread(),
     };
     let runtime =

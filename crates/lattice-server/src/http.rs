@@ -6,6 +6,7 @@
 pub mod surface;
 
 pub(crate) mod audit;
+mod backup;
 mod events;
 pub(crate) mod extract;
 pub(crate) mod fleet;

@@ -7,7 +7,9 @@ pub mod clock;
 pub mod config;
 pub mod error;
 pub mod http;
+pub mod https;
 pub mod keys;
+pub mod launch;
 mod live_work;
 pub mod metrics;
 pub mod openapi;
@@ -17,4 +19,4 @@ pub mod sse;
 pub mod ui;
 pub mod wiring;
 
-pub use lattice_store::{AuditBroken, AuditSummary, audit_verify};
+pub use lattice_store::{AuditBroken, AuditSummary, BackendConfig, StoreConfig, audit_verify, check_backup, restore};

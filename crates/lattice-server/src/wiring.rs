@@ -32,6 +32,7 @@ use tracing::{info, warn};
 use crate::agent_api::{AgentListener, AgentPolicy, AgentService, Limits, Parts, server_tls};
 use crate::agents::{Agents, WakeJob};
 use crate::http;
+use crate::https::{self, HttpsListener};
 use crate::keys::Keys;
 use crate::live_work::RegistryWork;
 use crate::metrics::Metrics;
@@ -40,8 +41,17 @@ use crate::prober::Prober;
 /// Events taken from the feed at once.
 const FEED_PAGE: usize = 1_000;
 
+/// Certificate and key of the API.
+#[derive(Clone)]
+pub struct Tls {
+    /// Certificate chain in PEM, leaf first.
+    pub chain_pem: String,
+    /// Its key in PEM.
+    pub key_pem: Secret<String>,
+}
+
 /// Everything a server is told.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Options {
     /// Where the rows are.
     pub store: StoreConfig,
@@ -51,6 +61,8 @@ pub struct Options {
     pub secrets_key: PathBuf,
     /// Where the API and the page listen.
     pub api_listen: SocketAddr,
+    /// TLS of the API and the page; none: plain HTTP, for loopback alone.
+    pub api_tls: Option<Tls>,
     /// Where agents are served.
     pub agent_listen: SocketAddr,
     /// How agents reach the listener: `https://lattice.dc1:7443`; none: its own address.
@@ -81,7 +93,8 @@ impl Default for Options {
             store: StoreConfig::sqlite(data.join("lattice.db")),
             secrets_key: data.join("secrets.key"),
             secrets_dir: data,
-            api_listen: SocketAddr::from(([127, 0, 0, 1], 7070)),
+            api_listen: SocketAddr::from(([127, 0, 0, 1], 7440)),
+            api_tls: None,
             agent_listen: SocketAddr::from(([127, 0, 0, 1], 7443)),
             agent_url: None,
             agent_names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
@@ -114,6 +127,9 @@ pub enum StartError {
     /// The agent listener does not start.
     #[error(transparent)]
     Agents(#[from] crate::agent_api::StartError),
+    /// The API has no TLS.
+    #[error(transparent)]
+    Https(#[from] crate::https::HttpsError),
     /// An address cannot be listened on.
     #[error("{address} cannot be listened on: {source}; choose another address or end what uses it")]
     Listen {
@@ -230,7 +246,7 @@ impl Server {
             limits: options.http_limits,
             stop: stop.clone(),
         };
-        let api = serve_api(options.api_listen, http::router(parts), &tasks, &stop).await?;
+        let api = serve_api(options.api_listen, options.api_tls.as_ref(), http::router(parts), &tasks, &stop).await?;
         info!(%api, agents = %listener.address(), "server started");
         Ok(Self { api, agents: listener.address(), store, metrics, stop, tasks, listener, driver, clock, ids })
     }
@@ -326,6 +342,7 @@ fn bind(address: SocketAddr) -> Result<std::net::TcpListener, StartError> {
 
 async fn serve_api(
     address: SocketAddr,
+    tls: Option<&Tls>,
     router: axum::Router,
     tasks: &TaskTracker,
     stop: &CancellationToken,
@@ -334,12 +351,23 @@ async fn serve_api(
     let socket = TcpListener::bind(address).await.map_err(listen)?;
     let bound = socket.local_addr().map_err(listen)?;
     let stopped = stop.clone().cancelled_owned();
-    tasks.spawn(async move {
-        if let Err(error) = axum::serve(socket, router).with_graceful_shutdown(stopped).await {
-            warn!(%error, "api ended");
+    match tls {
+        Some(tls) => {
+            let config = https::tls(&tls.chain_pem, &tls.key_pem)?;
+            let listener = HttpsListener::start(socket, config).map_err(listen)?;
+            tasks.spawn(api_ended(axum::serve(listener, router).with_graceful_shutdown(stopped).into_future()));
         }
-    });
+        None => {
+            tasks.spawn(api_ended(axum::serve(socket, router).with_graceful_shutdown(stopped).into_future()));
+        }
+    }
     Ok(bound)
+}
+
+async fn api_ended(serving: impl Future<Output = std::io::Result<()>>) {
+    if let Err(error) = serving.await {
+        warn!(%error, "api ended");
+    }
 }
 
 /// The loops that observe and decide.

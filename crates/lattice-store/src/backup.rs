@@ -45,6 +45,14 @@ impl Store {
     }
 }
 
+/// Reads a backup back: its pages, its audit chain, and whether its numbers agree with each other.
+///
+/// # Errors
+/// [`StoreError::BadCopy`] with the first thing that is wrong; [`StoreError::Open`].
+pub fn check_backup(path: &Path) -> Result<BackupSummary, StoreError> {
+    copy::verify(path)
+}
+
 /// Puts a backup where a store is to be opened, and reads it back there. Nothing may be there yet.
 ///
 /// # Errors

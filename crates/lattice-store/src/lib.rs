@@ -26,7 +26,7 @@ mod store;
 mod table;
 
 pub use audit::{AuditBroken, AuditEntry, AuditSummary, audit_verify};
-pub use backup::{BackupSummary, restore};
+pub use backup::{BackupSummary, check_backup, restore};
 pub use error::{Invalid, StoreError};
 pub use feed::{Event, EventFilter, Follower};
 pub use history::HistoryEntry;

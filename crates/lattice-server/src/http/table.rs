@@ -20,7 +20,9 @@ use lattice_api::token::{CreateToken, CreatedToken, TokenView, WhoAmI};
 use lattice_core::actor::Role;
 
 use super::surface::{Access, Route, Surface};
-use super::{audit, events, fleet, holds, jobs, node_verbs, nodes, onboardings, server, sites, skus, timeline, tokens};
+use super::{
+    audit, backup, events, fleet, holds, jobs, node_verbs, nodes, onboardings, server, sites, skus, timeline, tokens,
+};
 use crate::metrics::OPENMETRICS;
 
 /// Reads of the fleet.
@@ -279,6 +281,11 @@ fn admin_routes(surface: Surface) -> Surface {
             Route::get("/api/v1/admin/audit/export", ADMIN, "The whole audit as JSON lines, oldest first")
                 .answers_text(audit::JSON_LINES, "One row in each line"),
             audit::export,
+        )
+        .route(
+            Route::get("/api/v1/admin/backup", ADMIN, "A verified backup of everything but the secrets")
+                .answers_text(backup::SQLITE, "One SQLite file; `lattice restore` puts it in place"),
+            backup::download,
         )
         .route(
             Route::get("/api/v1/admin/audit/verify", ADMIN, "Check the audit's hash chain")

@@ -1,0 +1,150 @@
+//! From a configuration to a running server: resolves what stands there by reference.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lattice_core::actor::Role;
+use lattice_core::secret::Secret;
+use lattice_store::StoreConfig;
+
+use crate::config::{BackendKind, Config, LogFormat, SecretRef};
+use crate::wiring::{Options, Server, Tls};
+
+/// Name of the file that holds the first API token.
+pub const FIRST_TOKEN_FILE: &str = "admin.token";
+
+/// A value of the configuration that cannot be used on this machine.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {problem}")]
+pub struct Unusable {
+    /// Which key.
+    pub key: &'static str,
+    /// What is wrong with it, and what would be right.
+    pub problem: String,
+}
+
+/// The options that a checked configuration means here.
+///
+/// # Errors
+/// A file, a variable or an address that the configuration names is not to be had.
+pub fn options(config: &Config, env: &[(String, String)]) -> Result<Options, Unusable> {
+    let data = config.server.data_dir.clone();
+    let agents = host_of(&config.agents.address);
+    Ok(Options {
+        store: store(config, env)?,
+        secrets_key: data.join("secrets.key"),
+        secrets_dir: data,
+        api_listen: address("http.listen", &config.http.listen)?,
+        api_tls: api_tls(config, env)?,
+        agent_listen: address("agents.listen", &config.agents.listen)?,
+        agent_url: Some(config.agents.address.clone()),
+        agent_names: vec![agents],
+        agent_binary_url: config.bootstrap.agent_url.clone(),
+        name: server_name(&config.server.name),
+        certificate_life: Duration::from_secs(u64::from(config.agents.certificate_hours) * 3_600),
+        http_limits: config.http.limits(),
+        ..Options::default()
+    })
+}
+
+fn store(config: &Config, env: &[(String, String)]) -> Result<StoreConfig, Unusable> {
+    match config.store.backend {
+        BackendKind::Sqlite => Ok(StoreConfig::sqlite(config.server.data_dir.join("lattice.db"))),
+        BackendKind::Postgres => {
+            let url = secret("store.postgres_url", &config.store.postgres_url, env)?;
+            Ok(StoreConfig::postgres(url.expose().clone()))
+        }
+    }
+}
+
+fn api_tls(config: &Config, env: &[(String, String)]) -> Result<Option<Tls>, Unusable> {
+    let path = &config.http.tls_certificate;
+    if path.as_os_str().is_empty() {
+        return Ok(None);
+    }
+    let chain_pem = std::fs::read_to_string(path).map_err(|error| Unusable {
+        key: "http.tls_certificate",
+        problem: format!("{} cannot be read: {error}", path.display()),
+    })?;
+    Ok(Some(Tls { chain_pem, key_pem: secret("http.tls_key", &config.http.tls_key, env)? }))
+}
+
+fn secret(key: &'static str, reference: &str, env: &[(String, String)]) -> Result<Secret<String>, Unusable> {
+    let reference: SecretRef = reference.parse().map_err(|error| Unusable { key, problem: format!("{error}") })?;
+    reference.resolve(env).map_err(|problem| Unusable { key, problem })
+}
+
+fn address(key: &'static str, text: &str) -> Result<SocketAddr, Unusable> {
+    text.parse().map_err(|_| Unusable {
+        key,
+        problem: format!("`{text}` is not an address and port; write it as 127.0.0.1:7440"),
+    })
+}
+
+/// The host in `https://host:port`.
+fn host_of(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let host = rest.split('/').next().unwrap_or(rest);
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.chars().all(|c| c.is_ascii_digit()) => name,
+        Some(_) | None => host,
+    }
+    .trim_matches(['[', ']'])
+    .to_owned()
+}
+
+fn server_name(configured: &str) -> String {
+    if !configured.is_empty() {
+        return configured.to_owned();
+    }
+    nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_else(|| "lattice".to_owned())
+}
+
+/// Begins to log, as the configuration says. Call it once.
+pub fn log(level: &str, format: LogFormat) {
+    use tracing_subscriber::EnvFilter;
+    let filter = EnvFilter::try_new(level).unwrap_or_else(|_| EnvFilter::new("info"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Json => builder.json().init(),
+        LogFormat::Text => builder.with_ansi(false).init(),
+    }
+}
+
+/// The first start of an installation leaves an API token that may do everything in a file of its own, mode 0600.
+/// Nothing happens when any token exists.
+///
+/// # Errors
+/// The store fails, or the file cannot be written.
+pub async fn first_token(server: &Server, data_dir: &std::path::Path) -> Result<Option<PathBuf>, std::io::Error> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let known = server.store.api_tokens().await.map_err(std::io::Error::other)?;
+    if !known.is_empty() {
+        return Ok(None);
+    }
+    let path = data_dir.join(FIRST_TOKEN_FILE);
+    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+    let token = server.issue_token("admin", Role::PlatformAdmin).await.map_err(std::io::Error::other)?;
+    file.write_all(token.expose().as_bytes())?;
+    file.sync_all()?;
+    Ok(Some(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::host_of;
+
+    #[test]
+    fn the_certificate_is_made_for_the_host_that_agents_call() {
+        let rows = [
+            ("https://lattice.dc1:7443", "lattice.dc1"),
+            ("https://10.0.0.1", "10.0.0.1"),
+            ("https://[fd00::1]:7443/", "fd00::1"),
+        ];
+        for (url, host) in rows {
+            assert_eq!(host_of(url), host);
+        }
+    }
+}
