@@ -8,7 +8,7 @@ use lattice_api::node::NodeVerb;
 use lattice_core::time::Timestamp;
 
 use super::shell::Shell;
-use super::words::{When, ago};
+use super::words::{When, ago, short_id};
 
 /// A button with its command.
 #[derive(Debug, Clone, PartialEq, Eq, Template)]
@@ -88,12 +88,23 @@ impl Button {
     }
 }
 
+/// Where a page shows what a command prints.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageLink {
+    /// Where it leads.
+    pub href: String,
+    /// What it says.
+    pub name: String,
+}
+
 /// One thing that helps, as the page shows it.
 #[derive(Debug, Clone, Template)]
 #[template(path = "remedy.html")]
 pub struct Remedy {
     /// The button, where one request does it.
     pub button: Option<Button>,
+    /// The page that shows the same, where the command only reads.
+    pub link: Option<PageLink>,
     /// The command, where there is no button.
     pub command: Option<String>,
     /// What it does, or what to wait for or put right.
@@ -107,12 +118,20 @@ impl Remedy {
     /// A step of an explanation, a failure or an incident.
     pub fn of(step: &NextStep, shell: &Shell) -> Self {
         let button = step.command.as_deref().and_then(|command| button_of(command, step, shell));
+        let reads = step.command.as_deref().filter(|_| button.is_none());
         Self {
+            link: reads.and_then(link_of),
             command: if button.is_none() { step.command.clone() } else { None },
             button,
             effect: step.effect.clone(),
             until: step.until.map(|until: Timestamp| ago(&until, &shell.at)),
         }
+    }
+
+    /// Tells it apart from its siblings.
+    fn key(&self) -> &str {
+        let button = self.button.as_ref().map(|button| &button.command);
+        button.or(self.command.as_ref()).unwrap_or(&self.effect)
     }
 
     /// All steps, the first one standing out.
@@ -132,14 +151,35 @@ impl Remedy {
     }
 }
 
-/// Commands that only read are links of the page already: they get no button.
+/// `lattice explain node c07u43` prints what that node's page shows.
+fn link_of(command: &str) -> Option<PageLink> {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let (folder, name) = match words.as_slice() {
+        ["lattice", "explain" | "get", "node", name, ..] | ["lattice", "node", "status" | "get", name, ..] => {
+            ("nodes", name)
+        }
+        ["lattice", "explain" | "get", "job", name, ..] | ["lattice", "job", "status" | "get", name, ..] => {
+            ("jobs", name)
+        }
+        _ => return None,
+    };
+    Some(PageLink { href: format!("/ui/{folder}/{name}"), name: format!("Open {}", short_id(name)) })
+}
+
+/// Commands that only read are links of the page: they get no button.
 fn button_of(command: &str, step: &NextStep, shell: &Shell) -> Option<Button> {
     let call = step.api.clone().or_else(|| call_of(command)).filter(|call| call.method != "GET")?;
     let (label, manner) = label_of(&call)?;
+    let blanks = blanks(command);
+    let label = match blanks.first().map(String::as_str) {
+        Some("disk") => "Choose the boot disk".to_owned(),
+        Some("system_id") => "Choose the machine".to_owned(),
+        Some(_) | None => label,
+    };
     Some(Button {
         label,
         command: command.to_owned(),
-        blanks: blanks(command),
+        blanks,
         choices: Vec::new(),
         call,
         effect: step.effect.clone(),

@@ -224,13 +224,16 @@ fn tiles(fleet: &Fleet, filter: &Filter) -> Vec<Tile> {
 fn card(incident: &Incident, shell: &Shell) -> Card {
     let key = incident.subjects.first().map_or_else(|| incident.mark.clone(), |subject| subject.id.clone());
     let named = incident.subjects.iter().take(NAMED_SUBJECTS).filter_map(link);
+    // What the title and the links say already is no further evidence.
+    let names: Vec<&str> = incident.subjects.iter().map(|subject| subject.name.as_str()).collect();
+    let is_new = |fact: &&String| !incident.title.contains(fact.as_str()) && **fact != names.join(", ");
     let mut remedy = Remedy::all(std::slice::from_ref(&incident.next), shell);
     Card {
         key: format!("i-{}-{key}", incident.mark),
         tone: of_severity(&incident.severity),
         title: incident.title.clone(),
         mark: incident.mark.clone(),
-        evidence: incident.evidence.clone(),
+        evidence: incident.evidence.iter().filter(is_new).cloned().collect(),
         since: lasting(&incident.since, &shell.at),
         subjects: named.collect(),
         more: incident.subjects.len().saturating_sub(NAMED_SUBJECTS),
@@ -245,7 +248,8 @@ fn link(subject: &Subject) -> Option<SubjectLink> {
         "site" => format!("/ui/sites#site-{}", subject.name),
         _ => return None,
     };
-    Some(SubjectLink { href, name: subject.name.clone() })
+    let name = if subject.kind == "job" { format!("job of {}", subject.name) } else { subject.name.clone() };
+    Some(SubjectLink { href, name })
 }
 
 fn map(nodes: &[NodeRow]) -> Vec<MapSite> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use askama::Template;
+use lattice_api::explanation::Reason;
 use lattice_api::hold::HoldView;
 use lattice_api::node::{NodeView, TimelineEntry};
 
@@ -70,6 +71,17 @@ impl NodePage {
         let summary = &self.node.explanation.summary;
         let mut letters = summary.chars();
         letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+    }
+
+    /// The reason that the headline names: only who and how long is left to say of it.
+    fn first_reason(&self) -> Option<&Reason> {
+        let said = &self.node.explanation;
+        said.because.first().filter(|reason| said.summary.contains(&reason.fact))
+    }
+
+    fn other_reasons(&self) -> &[Reason] {
+        let all = self.node.explanation.because.as_slice();
+        if self.first_reason().is_some() { &all[1..] } else { all }
     }
 
     /// `8 × amd MI300X, 2.0 TiB RAM, 4 × 400G, 2 disks`.

@@ -93,8 +93,7 @@ impl Browser {
 
     /// Pretends a preference: `prefers-color-scheme`, `dark`.
     pub async fn prefer(&self, features: &[(&str, &str)]) {
-        let features: Vec<Value> =
-            features.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+        let features: Vec<Value> = features.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
         self.cdp("Emulation.setEmulatedMedia", json!({"features": features})).await;
     }
 

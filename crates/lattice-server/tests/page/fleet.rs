@@ -8,8 +8,8 @@ use lattice_core::explain::NextAction;
 use lattice_core::failure::FailureClass;
 use lattice_core::ids::{CorrelationId, Generation, JobId, NodeId, SiteId};
 use lattice_core::job::{
-    Failure, Job, JobInput, JobKind, JobOutputs, JobState, JobStatus, Observed, StageEvent, StageEventStatus, StageName,
-    Wait,
+    Failure, Job, JobInput, JobKind, JobOutputs, JobState, JobStatus, Observed, StageEvent, StageEventStatus,
+    StageName, Wait,
 };
 use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::node::{
@@ -42,8 +42,7 @@ const STAGES: [StageName; 13] = [
 ];
 
 /// How long each of them takes, in milliseconds.
-const USUAL_MS: [u64; 13] =
-    [200, 150, 2_100, 1_400, 410_000, 900, 1_200, 300, 80, 1_900, 540_000, 2_500, 11_000];
+const USUAL_MS: [u64; 13] = [200, 150, 2_100, 1_400, 410_000, 900, 1_200, 300, 80, 1_900, 540_000, 2_500, 11_000];
 
 /// Ids of what a test goes to.
 pub struct Fleet {
@@ -114,7 +113,13 @@ fn sku(name: &str, gpus: u32) -> Sku {
 }
 
 /// A node in those states.
-pub fn node(server: &TestServer, site: SiteId, hostname: &str, state: (Status, Availability), since: Timestamp) -> Node {
+pub fn node(
+    server: &TestServer,
+    site: SiteId,
+    hostname: &str,
+    state: (Status, Availability),
+    since: Timestamp,
+) -> Node {
     let mark = hostname.bytes().fold(7_u32, |mark, byte| mark.wrapping_mul(31).wrapping_add(u32::from(byte)));
     let (high, low) = (mark / 250 % 250, mark % 250);
     Node {
@@ -182,9 +187,7 @@ pub fn job(server: &TestServer, node: &Node, kind: JobKind, at: Timestamp) -> Jo
             (JobInput::OnboardMaas { hostname, ipmi_ip, pxe_mac: None }, StageName::LoadSiteConfig)
         }
         JobKind::Drain => (JobInput::Drain { urgent: false }, StageName::BeginDrain),
-        JobKind::Retire => {
-            (JobInput::Retire { disposal: lattice_core::job::Disposal::Keep }, StageName::DisableNode)
-        }
+        JobKind::Retire => (JobInput::Retire { disposal: lattice_core::job::Disposal::Keep }, StageName::DisableNode),
         JobKind::Remove => (JobInput::Remove, StageName::UninstallAgent),
     };
     Job {
@@ -210,7 +213,12 @@ pub fn job(server: &TestServer, node: &Node, kind: JobKind, at: Timestamp) -> Jo
     }
 }
 
-pub fn job_change(after: &Job, before: Option<JobStatus>, cause: &str, events: &[(StageName, StageEventStatus, &str)]) -> Change {
+pub fn job_change(
+    after: &Job,
+    before: Option<JobStatus>,
+    cause: &str,
+    events: &[(StageName, StageEventStatus, &str)],
+) -> Change {
     let event = |(stage, status, message): &(StageName, StageEventStatus, &str)| StageEvent {
         stage: *stage,
         attempt: 1,
@@ -239,11 +247,15 @@ fn facts() -> HostFacts {
         firmware: "22.41".to_owned(),
         speed_mbps: 400_000,
     };
-    let disk = |name: &str, model: &str, bytes| DiskFact { name: name.to_owned(), model: model.to_owned(), size_bytes: bytes };
+    let disk =
+        |name: &str, model: &str, bytes| DiskFact { name: name.to_owned(), model: model.to_owned(), size_bytes: bytes };
     HostFacts {
         gpus: (1..=8).map(gpu).collect(),
         nics: (0..4).map(nic).collect(),
-        disks: vec![disk("nvme0n1", "INTEL SSDPF2KX076", 7_681_501_126_656), disk("sda", "DELLBOSS VD", 480_036_847_616)],
+        disks: vec![
+            disk("nvme0n1", "INTEL SSDPF2KX076", 7_681_501_126_656),
+            disk("sda", "DELLBOSS VD", 480_036_847_616),
+        ],
         memory_mib: 2_063_597,
         cpus: 256,
         kernel: "6.8.0-48-generic".to_owned(),
@@ -317,14 +329,15 @@ async fn troubled(server: &TestServer, site: &Site) {
     server.commit(before(11), vec![change]).await;
     server.hear(after.id, Duration::from_secs(41));
 
-    for name in ["c08u21", "c08u22", "c08u23"] {
+    for (name, later) in [("c08u21", 0), ("c08u22", 1), ("c08u23", 4)] {
         let lost = add(name);
-        let (mut degraded, one) = moved(&lost, (Status::Active, Availability::Degraded), before(420), "heartbeat_missed");
+        let (mut degraded, one) =
+            moved(&lost, (Status::Active, Availability::Degraded), before(420 - later), "heartbeat_missed");
         server.commit(at, vec![created(&lost)]).await;
-        server.commit(before(420), vec![one]).await;
+        server.commit(before(420 - later), vec![one]).await;
         degraded.down_cause = Some(DownCause::HeartbeatLost);
-        let (down, two) = moved(&degraded, (Status::Offline, Availability::Down), before(360), "grace_expired");
-        server.commit(before(360), vec![two]).await;
+        let (down, two) = moved(&degraded, (Status::Offline, Availability::Down), before(360 - later), "grace_expired");
+        server.commit(before(360 - later), vec![two]).await;
         server.hear(down.id, Duration::from_secs(450));
     }
 
@@ -357,14 +370,17 @@ async fn waiting(server: &TestServer, site: &Site) -> JobId {
     let mut at = begun;
     for (place, (stage, usual)) in STAGES.iter().zip(USUAL_MS).take(6).enumerate() {
         let start = at;
-        at = at + Duration::from_millis(if place == 4 { 590_000 } else { usual });
+        at = at + Duration::from_millis(if place == 4 { 590_000 } else { usual * 9 / 10 });
         let was = job.state.status;
         job = worked(job, *stage, JobStatus::Running, start);
-        server.commit(start, vec![job_change(&job, Some(was), "claimed", &[(*stage, StageEventStatus::Started, "")])]).await;
+        server
+            .commit(start, vec![job_change(&job, Some(was), "claimed", &[(*stage, StageEventStatus::Started, "")])])
+            .await;
         if place < 5 {
             job = worked(job, *stage, JobStatus::Running, at);
             let said = if place == 4 { "Ready · power off · 2 block devices, 4 interfaces" } else { "" };
-            let done = job_change(&job, Some(JobStatus::Running), "stage_ok", &[(*stage, StageEventStatus::Succeeded, said)]);
+            let done =
+                job_change(&job, Some(JobStatus::Running), "stage_ok", &[(*stage, StageEventStatus::Succeeded, said)]);
             server.commit(at, vec![done]).await;
         }
     }
@@ -372,7 +388,8 @@ async fn waiting(server: &TestServer, site: &Site) -> JobId {
                    SSDPF2KX076 7.7 TB";
     job = worked(job, StageName::ConfigureStorage, JobStatus::FailedManualIntervention, at);
     job.state.attempt = 1;
-    job.observed = Some(Observed { status: "Ready".to_owned(), power: PowerFact::Off, addresses: Vec::new(), at: before(12) });
+    job.observed =
+        Some(Observed { status: "Ready".to_owned(), power: PowerFact::Off, addresses: Vec::new(), at: before(12) });
     job.outputs.provider_ref = young.provider_ref.clone();
     job.outputs.power_credentials = Some("site_default".to_owned());
     job.state.failure = Some(Failure {
@@ -400,12 +417,15 @@ async fn onboarding(server: &TestServer, site: &Site, hostname: &str, reached: u
     young.owning_job = Some(job.id);
     server.commit(begun, vec![created(&young), job_change(&job, None, "created", &[])]).await;
     for (place, stage) in STAGES.iter().take(reached + 1).enumerate() {
-        let at = if place == reached { before(age) } else { begun + Duration::from_secs(place as u64 * 60) };
+        let spent: u64 = USUAL_MS[place..reached].iter().sum();
+        let at = before(age) - Duration::from_millis(spent);
         let was = job.state.status;
         job = worked(job, *stage, JobStatus::Running, at);
-        server.commit(at, vec![job_change(&job, Some(was), "claimed", &[(*stage, StageEventStatus::Started, "")])]).await;
+        server
+            .commit(at, vec![job_change(&job, Some(was), "claimed", &[(*stage, StageEventStatus::Started, "")])])
+            .await;
         if place < reached {
-            let done = at + Duration::from_secs(50);
+            let done = at + Duration::from_millis(USUAL_MS[place]);
             job = worked(job, *stage, JobStatus::Running, done);
             let event = (*stage, StageEventStatus::Succeeded, "");
             server.commit(done, vec![job_change(&job, Some(JobStatus::Running), "stage_ok", &[event])]).await;

@@ -29,7 +29,8 @@
 
   // --- renewal in place ---------------------------------------------------------------------------------------------
   // Elements stay, so focus, scroll positions, open details and what is being typed stay too.
-  const keyOf = (node) => (node.nodeType === 1 && node.id) || null;
+  // Siblings are told apart by id, buttons by what they do: a button never turns into another one under a finger.
+  const keyOf = (node) => (node.nodeType === 1 && (node.id || node.dataset.id)) || null;
   const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
   const morphAttributes = (from, to) => {
     const ours = from.nodeName === "DETAILS" ? ["open"] : from.nodeName === "BUTTON" && from.dataset.busy ? ["disabled", "data-busy", "data-key"] : ["data-key"];
@@ -44,16 +45,24 @@
     if (from.matches("form[data-live-form]") && from.contains(document.activeElement)) return;
     if ("keep" in from.dataset) return;
     morphAttributes(from, to);
-    const keyed = new Map([...from.childNodes].filter(keyOf).map((child) => [child.id, child]));
+    const keyed = new Map([...from.childNodes].filter(keyOf).map((child) => [keyOf(child), child]));
+    const staying = new Set([...to.childNodes].map(keyOf).filter((key) => key && keyed.has(key)));
     let place = from.firstChild;
     for (const wanted of [...to.childNodes]) {
       const key = keyOf(wanted);
-      let match = key ? keyed.get(key) : null;
-      if (!match && place && alike(place, wanted)) match = place;
-      if (match && alike(match, wanted)) {
-        if (match !== place) from.insertBefore(match, place); else place = place.nextSibling;
+      // What is gone is removed before its successor is looked at, so that nothing that stays has to move.
+      while (place && keyOf(place) && !staying.has(keyOf(place))) { const gone = place; place = place.nextSibling; gone.remove(); }
+      let match = key ? keyed.get(key) : place && alike(place, wanted) ? place : null;
+      if (match && match.nodeName !== wanted.nodeName) match = null;
+      // Text and nameless elements between here and there are not worth moving what has the focus.
+      if (match && match !== place) {
+        for (let gone = place; gone && gone !== match && !keyOf(gone); gone = place) { place = gone.nextSibling; gone.remove(); }
+      }
+      if (!match) from.insertBefore(document.importNode(wanted, true), place);
+      else {
+        if (match === place) place = place.nextSibling; else from.insertBefore(match, place);
         morph(match, wanted);
-      } else from.insertBefore(document.importNode(wanted, true), place);
+      }
     }
     while (place) { const gone = place; place = place.nextSibling; gone.remove(); }
   };
