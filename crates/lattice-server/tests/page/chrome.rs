@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use serde_json::{Value, json};
@@ -10,6 +11,9 @@ use serde_json::{Value, json};
 pub const TAB: &str = "\u{e004}";
 pub const ENTER: &str = "\u{e007}";
 pub const ESCAPE: &str = "\u{e00c}";
+
+/// How long something may take to show: machines that test are busy.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A browser with one window; it ends with this value.
 pub struct Browser {
@@ -31,7 +35,7 @@ impl Browser {
         let data = format!("--user-data-dir={}", profile.path().display());
         let mut args = vec![data.as_str()];
         args.extend("--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync --force-device-scale-factor=1 --window-size=1400,1000".split(' '));
-        let wanted = json!({"capabilities": {"alwaysMatch": {"browserName": "chrome", "timeouts": {"script": 30_000},
+        let wanted = json!({"capabilities": {"alwaysMatch": {"browserName": "chrome", "timeouts": {"script": 2_000},
             "goog:loggingPrefs": {"browser": "ALL"}, "goog:chromeOptions": {"args": args}}}});
         let base = format!("http://127.0.0.1:{port}/session");
         let answer: Value = http.post(&base).json(&wanted).send().await.unwrap().json().await.unwrap();
@@ -39,10 +43,14 @@ impl Browser {
         Some(Self { session: format!("{base}/{id}"), driver, http, _profile: profile })
     }
 
-    async fn post(&self, path: &str, body: Value) -> Value {
-        let answer = self.http.post(format!("{}/{path}", self.session)).json(&body).send().await.unwrap();
+    async fn answer(&self, path: &str, body: &Value) -> Value {
+        let answer = self.http.post(format!("{}/{path}", self.session)).json(body).send().await.unwrap();
         let mut answer: Value = answer.json().await.unwrap();
-        let value = answer["value"].take();
+        answer["value"].take()
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Value {
+        let value = self.answer(path, &body).await;
         assert!(value.get("error").is_none(), "{path} {body}: {value}");
         value
     }
@@ -57,17 +65,23 @@ impl Browser {
     }
 
     /// Waits in the browser until the expression is true.
+    ///
+    /// It looks in rounds of half a second: a page that goes away takes the script that looks with it.
     pub async fn until(&self, condition: &str) {
         let script = format!(
-            "const done = arguments[0], end = Date.now() + 15000;
+            "const done = arguments[0], end = Date.now() + 500;
              const look = () => {{ let is = false; try {{ is = Boolean({condition}); }} catch {{}}
                  if (is || Date.now() > end) done(is); else setTimeout(look, 40); }}; look();"
         );
-        let came = self.post("execute/async", json!({"script": script, "args": []})).await;
-        if came != Value::Bool(true) {
-            let page = self.run("return location.href + '\\n' + document.body.innerText").await;
-            panic!("never came: {condition}\n{}\n{:?}", page.as_str().unwrap_or_default(), self.complaints().await);
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            let asked = self.answer("execute/async", &json!({"script": script, "args": []})).await;
+            if asked == Value::Bool(true) {
+                return;
+            }
         }
+        let page = self.run("return location.href + '\\n' + document.body.innerText").await;
+        panic!("never came: {condition}\n{}\n{:?}", page.as_str().unwrap_or_default(), self.complaints().await);
     }
 
     pub async fn click(&self, selector: &str) {
