@@ -1,4 +1,5 @@
 //! The web page: rendered pages as goldens, and the page in a real browser.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 mod browser;
 mod chrome;
