@@ -1,6 +1,6 @@
 //! Chromium, driven by chromedriver over the WebDriver protocol: as much of it as these tests need.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -137,13 +137,25 @@ impl Browser {
             .collect()
     }
 
+    /// Ends it where the test is done with it, and sees that it ends.
     pub async fn quit(self) {
-        let _ = self.http.delete(&self.session).send().await;
+        let ended = tokio::task::spawn_blocking(move || drop(self)).await;
+        assert!(ended.is_ok(), "the browser ends");
+    }
+
+    /// Has the driver close the browser: killing the driver alone leaves it behind.
+    fn close(&self) -> std::io::Result<()> {
+        let (host, path) = self.session.trim_start_matches("http://").split_once('/').unwrap_or_default();
+        let mut stream = std::net::TcpStream::connect(host)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        write!(stream, "DELETE /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
+        stream.read_to_end(&mut Vec::new()).map(drop)
     }
 }
 
 impl Drop for Browser {
     fn drop(&mut self) {
+        let _ = self.close();
         let _ = self.driver.kill();
         let _ = self.driver.wait();
     }
