@@ -149,7 +149,8 @@ impl Browser {
         let mut stream = std::net::TcpStream::connect(host)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         write!(stream, "DELETE /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
-        stream.read_to_end(&mut Vec::new()).map(drop)
+        // The answer comes once the browser is closed; the connection itself stays open.
+        stream.read(&mut [0; 512]).map(drop)
     }
 }
 
