@@ -1,4 +1,5 @@
 //! The agent as a process: what it says when it cannot start, what it leaves when it stops.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};

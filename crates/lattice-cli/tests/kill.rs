@@ -1,5 +1,6 @@
 //! kill -9 of the real server, again and again, while machines onboard through a simulated region over HTTP: every
 //! machine becomes active, each is deployed once, and the audit's chain is whole.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;

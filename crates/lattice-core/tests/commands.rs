@@ -1,4 +1,5 @@
 //! What people and agents ask for: commits, refusals, and explanations whose next actions are commands.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 use lattice_core::actor::{Actor, Role};
 use lattice_core::change::{Change, Commit, NodeChange, Resource, audit_hash, derive};

@@ -1,4 +1,5 @@
 //! The two state machines of a node: every (state, event) pair enumerated, every pair of states reachable and alive.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

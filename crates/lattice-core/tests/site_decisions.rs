@@ -1,4 +1,5 @@
 //! Which machine, which disk, which login: decided purely.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 use lattice_core::site::discovery::{Candidate, Claim, MatchedBy, Wanted, claim};
 use lattice_core::site::disks::{DiskCandidate, boot_disk};

@@ -1,6 +1,7 @@
 //! What every provider of machines must do, held against each of them.
 //!
 //! The machines in memory always; LXD when `LATTICE_TEST_LXD` names one (see `lxd_real.rs`).
+#![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -2,6 +2,7 @@
 //!
 //! `LATTICE_TEST_LXD` names its directory (`cl.crt`, `cl.key`, `dir/server.crt`), `LATTICE_TEST_LXD_URL` its address
 //! (default `https://127.0.0.1:18443`). Without the directory every test says that it is skipped.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

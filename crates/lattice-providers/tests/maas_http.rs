@@ -1,4 +1,5 @@
 //! The MAAS client over real HTTP, against a server that answers as the contract says, quirk by quirk.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

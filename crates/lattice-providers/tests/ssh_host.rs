@@ -1,4 +1,5 @@
 //! The SSH client against a host in this process.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;

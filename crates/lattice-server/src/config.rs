@@ -101,7 +101,7 @@ pub struct Agents {
 }
 
 /// What new hosts are told.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Bootstrap {
     /// Where hosts fetch the agent's binary; empty: from this server.
@@ -176,12 +176,6 @@ impl Default for Agents {
             address: "https://localhost:7443".to_owned(),
             certificate_hours: 24,
         }
-    }
-}
-
-impl Default for Bootstrap {
-    fn default() -> Self {
-        Self { agent_url: String::new(), agent_sha256: String::new() }
     }
 }
 

@@ -68,12 +68,15 @@ pub struct Parts {
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// The line that makes a host the node, from its id and one-time token.
-    pub bootstrap_command: Arc<dyn Fn(NodeId, &Secret<String>) -> Secret<String> + Send + Sync>,
+    pub bootstrap_command: BootstrapCommand,
     /// Bounds.
     pub limits: HttpLimits,
     /// Cancelled when the server begins to stop: streams end, `/readyz` says so.
     pub stop: CancellationToken,
 }
+
+/// Makes the line from a node's id and its one-time token.
+pub type BootstrapCommand = Arc<dyn Fn(NodeId, &Secret<String>) -> Secret<String> + Send + Sync>;
 
 /// Parts, and what the API itself keeps.
 pub struct AppState {

@@ -91,7 +91,7 @@ pub fn claim(
     Claim::Absent
 }
 
-fn pick<'a>(candidates: &'a [Candidate], is_it: impl Fn(&Candidate) -> bool) -> Vec<&'a Candidate> {
+fn pick(candidates: &[Candidate], is_it: impl Fn(&Candidate) -> bool) -> Vec<&Candidate> {
     candidates.iter().filter(|one| is_it(one)).collect()
 }
 

@@ -218,16 +218,18 @@ async fn malformed_requests_get_the_error_that_names_them() {
     let fixture = Fixture::start(Limits::default());
     let node = fixture.node().await;
     let heartbeat_path = node.heartbeat_path();
+    let heartbeat_path = heartbeat_path.as_str();
     let json = "application/json";
     let large = "x".repeat(MAX_BODY_BYTES + 1);
-    let cases: [(Method, &str, &str, &str, (u16, Code)); 9] = [
-        (Method::POST, &heartbeat_path, json, &large, (413, Code::TooLarge)),
-        (Method::POST, &heartbeat_path, "text/plain", "{}", (415, Code::Unsupported)),
-        (Method::POST, &heartbeat_path, "", "{}", (415, Code::Unsupported)),
-        (Method::POST, &heartbeat_path, json, "{", (400, Code::Malformed)),
-        (Method::POST, &heartbeat_path, json, "{}", (400, Code::Malformed)),
-        (Method::POST, &heartbeat_path, json, "[]", (400, Code::Malformed)),
-        (Method::GET, &heartbeat_path, json, "", (405, Code::Unsupported)),
+    let large = large.as_str();
+    let cases = [
+        (Method::POST, heartbeat_path, json, large, (413, Code::TooLarge)),
+        (Method::POST, heartbeat_path, "text/plain", "{}", (415, Code::Unsupported)),
+        (Method::POST, heartbeat_path, "", "{}", (415, Code::Unsupported)),
+        (Method::POST, heartbeat_path, json, "{", (400, Code::Malformed)),
+        (Method::POST, heartbeat_path, json, "{}", (400, Code::Malformed)),
+        (Method::POST, heartbeat_path, json, "[]", (400, Code::Malformed)),
+        (Method::GET, heartbeat_path, json, "", (405, Code::Unsupported)),
         (Method::POST, "/internal/v1/nodes/x/heartbeat", json, "{}", (400, Code::Malformed)),
         (Method::POST, "/internal/v1/elsewhere", json, "{}", (404, Code::NotFound)),
     ];

@@ -135,10 +135,10 @@ async fn of_nodes(app: &App, explained: &HashSet<NodeId>, now: Timestamp) -> Ans
         if summary.down_cause == Some(DownCause::HeartbeatLost) {
             let silence = Silent { since: summary.availability_since, id: summary.id, hostname: summary.hostname };
             silent.entry(summary.site).or_default().push(silence);
-        } else if incidents.len() < INCIDENTS {
-            if let Some(node) = app.store.node(summary.id).await? {
-                incidents.push(of_node(app, node, now).await?);
-            }
+        } else if incidents.len() < INCIDENTS
+            && let Some(node) = app.store.node(summary.id).await?
+        {
+            incidents.push(of_node(app, node, now).await?);
         }
     }
     for nodes in silent.into_values() {

@@ -41,6 +41,9 @@ pub enum Verb {
     Delete,
 }
 
+/// A method on a path, and what is said of it.
+pub type Described = (Verb, &'static str, Operation);
+
 impl Verb {
     /// Its HTTP method.
     pub const fn method(self) -> Method {
@@ -204,7 +207,7 @@ impl Route {
 pub struct Surface {
     router: Router<App>,
     access: HashMap<(Method, &'static str), Access>,
-    operations: Vec<(Verb, &'static str, Operation)>,
+    operations: Vec<Described>,
     schemas: BTreeMap<String, RefOr<Schema>>,
 }
 
@@ -234,7 +237,7 @@ impl Surface {
     }
 
     /// The operations by method and path, and the schemas that they name.
-    pub fn into_document_parts(self) -> (Vec<(Verb, &'static str, Operation)>, BTreeMap<String, RefOr<Schema>>) {
+    pub fn into_document_parts(self) -> (Vec<Described>, BTreeMap<String, RefOr<Schema>>) {
         (self.operations, self.schemas)
     }
 }

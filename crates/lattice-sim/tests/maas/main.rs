@@ -1,4 +1,5 @@
 //! The simulated region against its contract.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 mod body;
 mod client;

@@ -122,7 +122,7 @@ impl Datacenter {
         let site = SimulatedSite::start(config, address, Arc::new(Boots(sender)), ssh_port).await.unwrap();
         let ids = Arc::new(Ids::default());
         let store = Store::open(StoreConfig::memory()).await.unwrap();
-        let row = site_row(&site, &*ids, ssh_port);
+        let row = site_row(&site, &ids, ssh_port);
         let secrets: Arc<dyn SecretStore> = Arc::new(Memory::default());
         let bmc = site.handle.machines()[0].hardware.bmc.clone();
         for (path, object) in [

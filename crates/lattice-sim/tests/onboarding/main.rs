@@ -1,4 +1,5 @@
 //! Onboarding through a simulated MAAS region, over HTTP and SSH, driven by the real driver.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 mod datacenter;
 
