@@ -72,7 +72,13 @@ fn turn_at(flow: &Flow, job: &JobState, now: Timestamp, result: impl Fn(LeaseEpo
 }
 
 fn error(class: FailureClass, code: &str) -> StageError {
-    StageError { class, error_code: code.to_owned(), message: "it broke".to_owned(), retry_after: None }
+    StageError {
+        class,
+        error_code: code.to_owned(),
+        message: "it broke".to_owned(),
+        retry_after: None,
+        choices: Vec::new(),
+    }
 }
 
 /// One turn that fails.
@@ -218,11 +224,15 @@ fn every_failure_class_leads_where_the_specification_says() {
     let id = pending(&maas()).id;
     for (class, expected, words) in rows {
         assert_eq!(disposition(class), expected, "{class}");
-        let advice = recommended_next_action(&maas(), class, StageName::ConfigureStorage, id);
+        let advice = recommended_next_action(&maas(), class, StageName::ConfigureStorage, id, &[]);
         let NextAction::Run { command, .. } = advice else { panic!("{advice:?}") };
         let (verb, flag) = words.split_once(' ').unwrap_or((words, ""));
         assert_eq!(command, format!("lattice job {verb} {id} {flag}").trim_end());
     }
+    let choices = ["nvme0n1".to_owned(), "nvme1n1".to_owned()];
+    let asked = recommended_next_action(&maas(), C::HardwareMismatch, StageName::ConfigureStorage, id, &choices);
+    let NextAction::Run { command, .. } = asked else { panic!("{asked:?}") };
+    assert_eq!(command, format!("lattice job resume {id} --boot-disk nvme0n1"), "it runs as printed");
 }
 
 #[test]

@@ -82,6 +82,7 @@ pub fn failed(now: Timestamp) -> impl Fn(ProviderError) -> StageError {
             Remedy::RepeatAfter(after) => Some(now + after),
             Remedy::Repeat | Remedy::ReadFirst | Remedy::Stop => None,
         },
+        choices: Vec::new(),
     }
 }
 

@@ -94,7 +94,13 @@ impl Context<'_> {
 
 /// A failure of a stage.
 pub fn error(class: FailureClass, error_code: &str, message: impl Into<String>) -> StageError {
-    StageError { class, error_code: error_code.to_owned(), message: message.into(), retry_after: None }
+    StageError {
+        class,
+        error_code: error_code.to_owned(),
+        message: message.into(),
+        retry_after: None,
+        choices: Vec::new(),
+    }
 }
 
 /// What a stage found out or did, to be committed with its result.

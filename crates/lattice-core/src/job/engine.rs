@@ -147,6 +147,7 @@ fn window_over(flow: &Flow, job: &JobState, stage: &Stage, waiting_for: &str, no
         error_code: stage.timeout.error_code.to_owned(),
         message: format!("still waiting for {waiting_for} when the time of `{}` was over", stage.name),
         retry_after: None,
+        choices: Vec::new(),
     };
     if job.status == JobStatus::Compensating {
         let error = StageError { error_code: "undo_timeout".to_owned(), ..error };
@@ -230,7 +231,7 @@ fn enter_after(flow: &Flow, job: &JobState, stage: &Stage, error: &StageError, n
 }
 
 fn stopped(flow: &Flow, job: &JobState, stage: &Stage, error: &StageError, stop: Stop, now: Timestamp) -> JobState {
-    let next_action = recommended_next_action(flow, error.class, stage.name, job.id);
+    let next_action = recommended_next_action(flow, error.class, stage.name, job.id, &error.choices);
     let status = match stop {
         Stop::Retryable => JobStatus::FailedRetryable,
         Stop::Manual => JobStatus::FailedManualIntervention,

@@ -157,13 +157,13 @@ pub enum DecisionKind {
 }
 
 impl DecisionKind {
-    /// Its flag on the command line, with a placeholder.
-    pub const fn flag(self) -> &'static str {
+    /// Its flag on the command line, with the choice; a placeholder where nothing can be chosen yet.
+    pub fn flag(self, choice: Option<&str>) -> String {
         match self {
-            Self::BootDisk => "--boot-disk <disk>",
-            Self::Machine => "--machine <system_id>",
-            Self::ReleaseDeployed => "--release-deployed",
-            Self::OsGone => "--os-gone",
+            Self::BootDisk => format!("--boot-disk {}", choice.unwrap_or("<disk>")),
+            Self::Machine => format!("--machine {}", choice.unwrap_or("<system_id>")),
+            Self::ReleaseDeployed => "--release-deployed".to_owned(),
+            Self::OsGone => "--os-gone".to_owned(),
         }
     }
 }

@@ -125,7 +125,11 @@ impl Explain for Refused {
                     "keep the OS, continue from the last safe stage",
                 ),
                 NextAction::run(
-                    format!("{} {}", command(OperatorAction::RestartClean, *job), DecisionKind::ReleaseDeployed.flag()),
+                    format!(
+                        "{} {}",
+                        command(OperatorAction::RestartClean, *job),
+                        DecisionKind::ReleaseDeployed.flag(None)
+                    ),
                     "release the machine, its OS and data are lost, and begin again",
                 ),
             ],

@@ -60,7 +60,13 @@ pub const fn disposition(class: FailureClass) -> Disposition {
 /// What an operator should do about a failure of that class at that stage, as a command.
 ///
 /// The action is allowed from the status that [`disposition`] leads to, whatever the stage makes of it.
-pub fn recommended_next_action(flow: &Flow, class: FailureClass, stage: StageName, job: JobId) -> NextAction {
+pub fn recommended_next_action(
+    flow: &Flow,
+    class: FailureClass,
+    stage: StageName,
+    job: JobId,
+    choices: &[String],
+) -> NextAction {
     let (action, effect) = match class {
         FailureClass::InputConfigError => {
             (OperatorAction::Rerun, "once the input is put right: from the top, adopting what is there".to_owned())
@@ -93,7 +99,7 @@ pub fn recommended_next_action(flow: &Flow, class: FailureClass, stage: StageNam
         FailureClass::StateAmbiguity => (OperatorAction::Resume, "go on with this choice".to_owned()),
     };
     let command = command(action, job);
-    NextAction::Run { command: with_decision(command, flow, class, stage), effect }
+    NextAction::Run { command: with_decision(command, flow, class, stage, choices), effect }
 }
 
 /// The command line of an action.
@@ -101,7 +107,7 @@ pub fn command(action: OperatorAction, job: JobId) -> String {
     format!("lattice job {} {job}", action.verb())
 }
 
-fn with_decision(command: String, flow: &Flow, class: FailureClass, stage: StageName) -> String {
+fn with_decision(command: String, flow: &Flow, class: FailureClass, stage: StageName, choices: &[String]) -> String {
     let asks = match class {
         FailureClass::HardwareMismatch | FailureClass::StateAmbiguity => decisions(flow, stage),
         FailureClass::InputConfigError
@@ -114,7 +120,8 @@ fn with_decision(command: String, flow: &Flow, class: FailureClass, stage: Stage
         | FailureClass::HardwareSyncFailure
         | FailureClass::AgentEnrollmentFailure => &[],
     };
-    asks.first().map_or(command.clone(), |decision| format!("{command} {}", decision.flag()))
+    let choice = choices.first().map(String::as_str);
+    asks.first().map_or(command.clone(), |decision| format!("{command} {}", decision.flag(choice)))
 }
 
 fn decisions(flow: &Flow, stage: StageName) -> &'static [super::operator_action::DecisionKind] {

@@ -182,6 +182,8 @@ pub struct StageError {
     pub message: String,
     /// Not before that time again, if the other side said so.
     pub retry_after: Option<Timestamp>,
+    /// What the decision that the stage asks for can be, the likeliest first: disks, machines.
+    pub choices: Vec<String>,
 }
 
 /// Everything that can change a job. Results carry the fence of their turn.

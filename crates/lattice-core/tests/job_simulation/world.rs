@@ -50,7 +50,13 @@ pub struct World {
 }
 
 pub fn error(class: FailureClass, code: &str) -> StageError {
-    StageError { class, error_code: code.to_owned(), message: format!("simulated {class}"), retry_after: None }
+    StageError {
+        class,
+        error_code: code.to_owned(),
+        message: format!("simulated {class}"),
+        retry_after: None,
+        choices: Vec::new(),
+    }
 }
 
 impl World {

@@ -67,11 +67,9 @@ fn wanted(ctx: &Context<'_>, machine: &Machine) -> Result<BootDisk, StageError> 
         None => {
             let wanted = decision
                 .map_or("no disk looks like a boot card".to_owned(), |name| format!("no disk is called {name}"));
-            Err(error(
-                FailureClass::HardwareMismatch,
-                "boot_disk_not_found",
-                format!("{wanted}; there are: {}", describe(&disks)),
-            ))
+            let text = format!("{wanted}; there are: {}", describe(&disks));
+            let choices = disks.iter().map(|disk| disk.name.clone()).collect();
+            Err(StageError { choices, ..error(FailureClass::HardwareMismatch, "boot_disk_not_found", text) })
         }
     }
 }

@@ -165,9 +165,7 @@ fn ambiguous(ctx: &Context<'_>, several: &[Candidate]) -> StageError {
         format!("{} ({}, {bmc})", machine.id, machine.hostname)
     };
     let list = several.iter().map(one).collect::<Vec<_>>().join(", ");
-    error(
-        FailureClass::StateAmbiguity,
-        "discovery_ambiguous",
-        format!("{} machines could be {}: {list}; say which with `--machine`", several.len(), ctx.job.hostname),
-    )
+    let text = format!("{} machines could be {}: {list}; say which with `--machine`", several.len(), ctx.job.hostname);
+    let choices = several.iter().map(|machine| machine.id.to_string()).collect();
+    StageError { choices, ..error(FailureClass::StateAmbiguity, "discovery_ambiguous", text) }
 }
