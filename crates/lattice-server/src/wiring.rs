@@ -199,21 +199,7 @@ impl Server {
             agent_sha256: None,
             task_keys_pem: keys.signer.public().public_key,
         };
-        let clients = Arc::new(SiteClients::new(Arc::clone(&secrets), Arc::clone(&clock), Arc::clone(&ids)));
-        let tools = Tools {
-            store: store.clone(),
-            clock: Arc::clone(&clock),
-            ids: Arc::clone(&ids),
-            entropy: Arc::new(SystemEntropy),
-            secrets: Arc::clone(&secrets),
-            providers: clients,
-            live_work: Arc::new(RegistryWork::new(Arc::clone(&registry))),
-            bootstrap: bootstrap.clone(),
-            holder: options.name.clone(),
-            limits: lattice_workflow::tools::Limits::default(),
-            crash: lattice_workflow::crash::CrashPlan::never(),
-            sites: lattice_workflow::tools::SiteCache::default(),
-        };
+        let tools = tools(&options, &store, &secrets, &registry, &clock, &ids, bootstrap.clone());
         let driver = EmbeddedDriver::start(Runner::new(Arc::new(tools)), DriverLimits::default());
         let wake = Arc::new(Wake(driver.waker()));
         let agents =
@@ -338,6 +324,33 @@ async fn ensure_local_site(store: &Store, clock: &dyn Clock, ids: &dyn IdSource)
 
 fn bind(address: SocketAddr) -> Result<std::net::TcpListener, StartError> {
     std::net::TcpListener::bind(address).map_err(|source| StartError::Listen { address, source })
+}
+
+/// What stages work with.
+fn tools(
+    options: &Options,
+    store: &Store,
+    secrets: &Arc<dyn SecretStore>,
+    registry: &Arc<Registry>,
+    clock: &Arc<dyn Clock>,
+    ids: &Arc<dyn IdSource>,
+    bootstrap: BootstrapConfig,
+) -> Tools {
+    let clients = SiteClients::new(Arc::clone(secrets), Arc::clone(clock), Arc::clone(ids));
+    Tools {
+        store: store.clone(),
+        clock: Arc::clone(clock),
+        ids: Arc::clone(ids),
+        entropy: Arc::new(SystemEntropy),
+        secrets: Arc::clone(secrets),
+        providers: Arc::new(clients),
+        live_work: Arc::new(RegistryWork::new(Arc::clone(registry))),
+        bootstrap,
+        holder: options.name.clone(),
+        limits: lattice_workflow::tools::Limits::default(),
+        crash: lattice_workflow::crash::CrashPlan::never(),
+        sites: lattice_workflow::tools::SiteCache::default(),
+    }
 }
 
 async fn serve_api(
