@@ -40,6 +40,21 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("lattice-cli", &["lattice-api", "lattice-server", "lattice-sim"]),
+    (
+        "lattice-bench",
+        &[
+            "lattice-core",
+            "lattice-planner",
+            "lattice-api",
+            "lattice-store",
+            "lattice-providers",
+            "lattice-workflow",
+            "lattice-controllers",
+            "lattice-server",
+            "lattice-agent",
+            "lattice-sim",
+        ],
+    ),
     ("xtask", &["lattice-core"]),
 ];
 

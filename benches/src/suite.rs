@@ -1,0 +1,54 @@
+//! Which benchmarks there are, and which roles their processes play.
+
+use clap::Args;
+
+use crate::failure::{Failure, wrong};
+use crate::figure::Report;
+use crate::{agent, cold_start, heartbeats, listing, memory, storm};
+
+/// Every benchmark, in the order of a whole run.
+pub const NAMES: &[&str] = &["heartbeats", "memory", "storm", "listing", "cold-start", "agent"];
+
+/// How much load; each benchmark reads what concerns it.
+#[derive(Debug, Clone, Args)]
+pub struct Load {
+    /// heartbeats: connections; each is another node's.
+    #[arg(long, default_value_t = 10_000)]
+    pub connections: u32,
+    /// heartbeats: how many per second, all connections together.
+    #[arg(long, default_value_t = 10_000)]
+    pub rate: u32,
+    /// heartbeats: how long each measurement takes, in seconds.
+    #[arg(long, default_value_t = 15)]
+    pub seconds: u32,
+}
+
+/// Runs one benchmark.
+///
+/// # Errors
+/// There is none of that name, or it could not be measured.
+pub fn run(name: &str, load: &Load) -> Result<Report, Failure> {
+    match name {
+        "heartbeats" => heartbeats::run(load),
+        "memory" => memory::run(),
+        "storm" => storm::run(),
+        "listing" => listing::run(),
+        "cold-start" => cold_start::run(),
+        "agent" => agent::run(),
+        other => Err(Failure::UnknownName(other.to_owned())),
+    }
+}
+
+/// Plays a measured process's role until the parent is done.
+///
+/// # Errors
+/// There is none of that name, or it fails.
+pub fn serve(role: &str) -> Result<(), Failure> {
+    match role {
+        heartbeats::SERVER => heartbeats::server::serve(),
+        heartbeats::LOAD => heartbeats::load::serve(),
+        storm::ROLE => storm::serve(),
+        listing::ROLE => listing::serve(),
+        other => Err(wrong("play a role", format!("there is no role `{other}`"))),
+    }
+}
