@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::time::TimeValLike;
+use nix::unistd::{SysconfVar, sysconf};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, at};
@@ -94,21 +95,18 @@ pub fn quantile(sorted: &[Duration], share: f64) -> Duration {
     sorted.get((last as f64 * share).ceil() as usize).copied().unwrap_or_default()
 }
 
-/// CPU of another process that runs, all its threads, in microseconds: by the scheduler's own count, since ticks of
-/// 10 ms are too coarse for one that rests.
+/// CPU of another process that runs, threads that ended included, in microseconds; in steps of a tick, 10 ms.
 ///
 /// # Errors
 /// It is gone.
 pub fn cpu_us_of(process: u32) -> Result<f64, Failure> {
-    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).map_err(at("read a process's threads"))?;
-    let mut total_ns = 0.0;
-    for task in tasks {
-        let path = task.map_err(at("read a process's threads"))?.path().join("schedstat");
-        let text = std::fs::read_to_string(path).map_err(at("read a thread's CPU"))?;
-        let first = text.split_whitespace().next().unwrap_or_default();
-        total_ns += first.parse::<f64>().map_err(at("read a thread's CPU"))?;
-    }
-    Ok(total_ns / 1e3)
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).map_err(at("read a process's CPU"))?;
+    // The name of the program stands in parentheses and may hold anything; user and system time are fields 14 and 15.
+    let after_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let times: Vec<f64> =
+        after_name.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse().ok()).collect();
+    let per_second = sysconf(SysconfVar::CLK_TCK).map_err(at("read the length of a tick"))?.unwrap_or(100);
+    Ok(times.iter().sum::<f64>() * 1e6 / per_second as f64)
 }
 
 /// CPU of all children that ended, in microseconds.
@@ -118,4 +116,12 @@ pub fn cpu_us_of(process: u32) -> Result<f64, Failure> {
 pub fn children_cpu_us() -> Result<f64, Failure> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).map_err(at("read the children's CPU"))?;
     Ok((usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as f64)
+}
+
+/// The most memory that was resident at once in this process, in MiB.
+///
+/// # Errors
+/// The kernel does not tell.
+pub fn peak_mib() -> Result<f64, Failure> {
+    Ok(status_kib("self", "VmHWM:")? / 1024.0)
 }

@@ -4,10 +4,11 @@ use clap::Args;
 
 use crate::failure::{Failure, wrong};
 use crate::figure::Report;
-use crate::{agent, cold_start, heartbeats, listing, memory, storm};
+use crate::{agent, cold_start, heartbeats, in_flight, lifecycle, listing, memory, onboarding, storm};
 
 /// Every benchmark, in the order of a whole run.
-pub const NAMES: &[&str] = &["heartbeats", "memory", "storm", "listing", "cold-start", "agent"];
+pub const NAMES: &[&str] =
+    &["heartbeats", "memory", "storm", "listing", "lifecycle", "in-flight", "onboarding", "cold-start", "agent"];
 
 /// How much load; each benchmark reads what concerns it.
 #[derive(Debug, Clone, Args)]
@@ -21,6 +22,9 @@ pub struct Load {
     /// heartbeats: how long each measurement takes, in seconds.
     #[arg(long, default_value_t = 15)]
     pub seconds: u32,
+    /// lifecycle, in-flight, onboarding: how many nodes; each has its own default.
+    #[arg(long)]
+    pub nodes: Option<u32>,
 }
 
 /// Runs one benchmark.
@@ -33,6 +37,9 @@ pub fn run(name: &str, load: &Load) -> Result<Report, Failure> {
         "memory" => memory::run(),
         "storm" => storm::run(),
         "listing" => listing::run(),
+        "lifecycle" => lifecycle::run(load.nodes.unwrap_or(3_000)),
+        "in-flight" => in_flight::run(load.nodes.unwrap_or(10_000)),
+        "onboarding" => onboarding::run(load.nodes.unwrap_or(100)),
         "cold-start" => cold_start::run(),
         "agent" => agent::run(),
         other => Err(Failure::UnknownName(other.to_owned())),
@@ -48,6 +55,9 @@ pub fn serve(role: &str) -> Result<(), Failure> {
         heartbeats::SERVER => heartbeats::server::serve(),
         heartbeats::LOAD => heartbeats::load::serve(),
         storm::ROLE => storm::serve(),
+        lifecycle::ROLE => lifecycle::serve(),
+        in_flight::ROLE => in_flight::serve(),
+        onboarding::ROLE => onboarding::serve(),
         listing::ROLE => listing::serve(),
         other => Err(wrong("play a role", format!("there is no role `{other}`"))),
     }
