@@ -394,7 +394,15 @@ struct Loops {
 impl Loops {
     fn spawn(self, tasks: &TaskTracker, stop: &CancellationToken, scan: Duration, metrics: &Arc<Metrics>) {
         let detector = Detector::new(self.store.clone(), Arc::clone(&self.fleet), Arc::clone(&self.ids));
-        tasks.spawn(detect(detector, Arc::clone(&self.clock), Arc::clone(metrics), ticks(scan), stop.clone()));
+        let registry = Arc::clone(self.fleet.registry());
+        tasks.spawn(detect(
+            detector,
+            registry,
+            Arc::clone(&self.clock),
+            Arc::clone(metrics),
+            ticks(scan),
+            stop.clone(),
+        ));
         tasks.spawn(expire(self.store.clone(), Arc::clone(&self.clock), Arc::clone(&self.ids), stop.clone()));
         tasks.spawn(self.follow(stop.clone()));
     }
@@ -446,11 +454,13 @@ fn ticks(pause: Duration) -> tokio::time::Interval {
 
 async fn detect(
     detector: Detector,
+    registry: Arc<Registry>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     mut timer: tokio::time::Interval,
     stop: CancellationToken,
 ) {
+    let mut counted = registry.beats();
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -463,6 +473,9 @@ async fn detect(
                 .for_each(|(event, count)| (0..*count).for_each(|_| metrics.transition((*event).into()))),
             Err(error) => warn!(%error, "detector waits for the store"),
         }
+        let beats = registry.beats();
+        metrics.heartbeats(beats - counted);
+        counted = beats;
     }
 }
 

@@ -45,15 +45,14 @@ impl Shown for Fleet {
 }
 
 fn incident_text(incident: &Incident) -> String {
-    let names: Vec<&str> = incident.subjects.iter().map(|subject| subject.name.as_str()).collect();
-    let mut text = format!(
-        "  {}  {}: {}  for {}  [{}]\n",
-        incident.severity,
-        names.join(", "),
-        incident.title,
-        span::words(incident.age_ms),
-        incident.mark
-    );
+    let mut text = format!("  {}  ", incident.severity);
+    // The title names one subject; a list of several says which they are.
+    let mut unnamed: Vec<&str> = incident.subjects.iter().map(|subject| subject.name.as_str()).collect();
+    unnamed.retain(|name| !incident.title.contains(name));
+    if !unnamed.is_empty() {
+        text.push_str(&format!("{}: ", unnamed.join(", ")));
+    }
+    text.push_str(&format!("{}  for {}  [{}]\n", incident.title, span::words(incident.age_ms), incident.mark));
     for fact in &incident.evidence {
         text.push_str(&format!("    because  {fact}\n"));
     }

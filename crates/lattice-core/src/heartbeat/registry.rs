@@ -2,7 +2,7 @@
 //!
 //! Heartbeats change only this; transitions alone reach the store. design: 4 "Heartbeats"
 
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ struct Chunk {
     heard: [AtomicI64; CHUNK],
     silence_ms: [AtomicU32; CHUNK],
     slots: [Mutex<Slot>; CHUNK],
+    /// Heartbeats accepted from all that ever sat here.
+    beats: AtomicU64,
 }
 
 #[derive(Default)]
@@ -276,6 +278,11 @@ impl Registry {
         self.handle(node).map(|handle| handle.slot().vitals)
     }
 
+    /// Heartbeats accepted since it was made.
+    pub fn beats(&self) -> u64 {
+        self.read().chunks.iter().map(|chunk| chunk.beats.load(Ordering::Relaxed)).sum()
+    }
+
     /// How many nodes it knows.
     pub fn len(&self) -> usize {
         let directory = self.read();
@@ -346,6 +353,7 @@ impl Chunk {
             heard: std::array::from_fn(|_| AtomicI64::new(VACANT)),
             silence_ms: std::array::from_fn(|_| AtomicU32::new(UNWATCHED)),
             slots: std::array::from_fn(|_| Mutex::default()),
+            beats: AtomicU64::new(0),
         }
     }
 }
@@ -386,6 +394,7 @@ impl Handle {
         slot.news |= slot.vitals.differs_in_health(&beat.vitals);
         (slot.sequence, slot.vitals) = (beat.sequence, beat.vitals);
         let before = self.heard().swap(now.as_millis(), Ordering::Relaxed);
+        self.chunk.beats.fetch_add(1, Ordering::Relaxed);
         Ok(Heard { before: Timestamp::from_millis(before), health_changed: slot.news, returned: slot.report_return })
     }
 
