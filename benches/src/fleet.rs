@@ -34,12 +34,12 @@ pub fn site(number: u8, provider: SiteProvider) -> Site {
     }
 }
 
-/// A SKU that asks for nothing.
+/// The SKU of the hosts in memory: eight GPUs, as they report.
 pub fn sku() -> Sku {
     Sku {
         name: SKU.to_owned(),
-        gpus: 0,
-        gpu_vendor: None,
+        gpus: 8,
+        gpu_vendor: Some("amd".to_owned()),
         gpu_model: None,
         nics: Vec::new(),
         disks: Vec::new(),
