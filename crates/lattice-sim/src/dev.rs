@@ -26,8 +26,6 @@ use crate::maas::mishaps::Mishaps;
 use crate::maas::site::SimulatedSite;
 use crate::machine::real_agent::RealAgents;
 
-/// Port of the simulated machines' SSH servers; 22 needs privileges.
-const SSH_PORT: u16 = 22_022;
 /// The site's name.
 const SITE: &str = "dev";
 /// The SKU of the simulated machines.
@@ -35,7 +33,7 @@ const SKU: &str = "mi300x.192g.8gpu";
 
 /// What to start.
 pub struct DevConfig {
-    /// How many machines to onboard.
+    /// How many simulated machines to onboard; none of a region that exists.
     pub nodes: u32,
     /// From here come all choices of the simulated site.
     pub seed: u64,
@@ -142,12 +140,14 @@ impl Dev {
         let api = Api { base: format!("http://{}", server.api), token: token.clone(), http: reqwest::Client::new() };
         let site = match &config.maas {
             Some(real) => {
-                api.add_site(&real.url, &real.key, ("root", "calvin"), 22).await?;
+                api.add_site(&real.url, &real.key, None, 22).await?;
                 None
             }
             None => Some(simulate(&config, &api).await?),
         };
-        Ok(Self { server, site, token, started_at, clock, wanted: config.nodes })
+        // Machines of a region that exists are onboarded by whoever knows their names and BMCs.
+        let wanted = if site.is_some() { config.nodes } else { 0 };
+        Ok(Self { server, site, token, started_at, clock, wanted })
     }
 
     /// Where the API and the page are.
@@ -265,12 +265,13 @@ async fn simulate(config: &DevConfig, api: &Api) -> Result<SimulatedSite, DevErr
     let machines = region.population.machines.clone();
     let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let agents = Arc::new(RealAgents::new(Pace::default()));
-    let site = SimulatedSite::start(region, anywhere, agents, SSH_PORT)
-        .await
-        .map_err(|source| DevError::Io { what: "the simulated MAAS cannot listen".to_owned(), source })?;
+    let io = |source| DevError::Io { what: "the simulated site cannot listen".to_owned(), source };
+    let ssh_port = free_port().map_err(io)?;
+    let site = SimulatedSite::start(region, anywhere, agents, ssh_port).await.map_err(io)?;
     if let Some(first) = machines.first() {
         let key = Secret::new(site.key.joined());
-        api.add_site(&site.url, &key, (&first.bmc.user, &first.bmc.password), SSH_PORT).await?;
+        let power = Some((first.bmc.user.as_str(), first.bmc.password.as_str()));
+        api.add_site(&site.url, &key, power, ssh_port).await?;
         api.add_sku().await?;
     }
     // Only now: a site that fails while its credentials are tried is refused, as it should be.
@@ -283,6 +284,12 @@ async fn simulate(config: &DevConfig, api: &Api) -> Result<SimulatedSite, DevErr
         api.post("onboardings", &body).await?;
     }
     Ok(site)
+}
+
+/// A port for the SSH servers of all simulated machines, each on a loopback address of its own: two sites on one host
+/// must not share it, and 22 needs privileges.
+fn free_port() -> std::io::Result<u16> {
+    Ok(std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
 /// The HTTP API, as any client uses it.
@@ -309,15 +316,19 @@ impl Api {
         &self,
         url: &str,
         key: &Secret<String>,
-        power: (&str, &str),
+        power: Option<(&str, &str)>,
         ssh_port: u16,
     ) -> Result<(), DevError> {
         let policy = json!({"poll_interval_ms": 250});
         let provider = json!({"kind": "maas", "api_base_url": url, "pxe_iface": "ens19", "pxe_vlan_vid": 0,
             "node_pxe_iface": "eno8303", "deploy_ssh_port": ssh_port, "policy": policy});
         self.post("sites", &json!({"name": SITE, "region_code": "dev", "provider": provider})).await?;
-        let credentials = json!({"api_token": key.expose(), "power": {"user": power.0, "pass": power.1},
+        let mut credentials = json!({"api_token": key.expose(),
             "deploy_password": SystemIds.uuid(SystemClock.now()).simple().to_string()});
+        // A BMC login is never guessed: the person adds that of a region that exists.
+        if let Some((user, pass)) = power {
+            credentials["power"] = json!({"user": user, "pass": pass});
+        }
         self.post(&format!("sites/{SITE}/credentials"), &credentials).await
     }
 

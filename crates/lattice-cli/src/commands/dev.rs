@@ -178,6 +178,12 @@ async fn watch(dev: &Dev) -> Result<(), Failure> {
     let (address, token) = (dev.api(), dev.token().expose());
     eprintln!("Lattice runs. The page: http://{address}/ui/login#token={token}");
     eprintln!("The command line finds it by itself: lattice fleet, lattice node list, lattice explain node NAME");
+    if dev.region().is_none() {
+        eprintln!(
+            "The region is site `dev`. Give it your BMC login (lattice site credentials dev), create a SKU, then:"
+        );
+        eprintln!("lattice onboard maas HOSTNAME --help");
+    }
     eprintln!("Interrupt to stop.");
     let forever = Duration::from_secs(365 * 86_400);
     let mut told = (u32::MAX, usize::MAX);
