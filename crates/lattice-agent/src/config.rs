@@ -66,13 +66,22 @@ pub fn read_bootstrap(path: &Path) -> Result<Bootstrap, AgentError> {
     if mode & 0o077 != 0 {
         warn!(path = %path.display(), mode = format!("{:o}", mode & 0o777), "bootstrap file can be read by others: it holds the token");
     }
+    parse_bootstrap(path, &text)
+}
+
+/// Parses the content of a bootstrap file that is, or is to be, at `path`.
+///
+/// # Errors
+/// [`AgentError::Bootstrap`]. The content is not shown: it holds the token.
+pub(crate) fn parse_bootstrap(path: &Path, text: &[u8]) -> Result<Bootstrap, AgentError> {
     // The parser's message can quote a value; where it stopped is enough to find it.
-    serde_json::from_slice(&text).map_err(|error| {
-        bad(format!(
+    serde_json::from_slice(text).map_err(|error| AgentError::Bootstrap {
+        path: PathBuf::from(path),
+        why: format!(
             "line {}, column {}: expected an object with server, node_id, token and ca_pem",
             error.line(),
             error.column()
-        ))
+        ),
     })
 }
 

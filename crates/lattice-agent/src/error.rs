@@ -32,6 +32,14 @@ pub enum AgentError {
     /// The state folder cannot be written.
     #[error("the agent's state cannot be kept")]
     Storage(#[from] std::io::Error),
+    /// The service manager refused.
+    #[error("`{command}` failed: {why}")]
+    Service {
+        /// What was asked of it.
+        command: String,
+        /// What it said.
+        why: String,
+    },
     /// The TLS library refused a key or a certificate.
     #[error("TLS cannot be used: {0}")]
     Tls(String),
@@ -42,7 +50,11 @@ impl AgentError {
     pub fn problem(&self) -> Option<&Problem> {
         match self {
             Self::EnrolmentRefused(problem) | Self::IdentityRefused(problem) => Some(problem),
-            Self::Bootstrap { .. } | Self::BootstrapValue { .. } | Self::Storage(_) | Self::Tls(_) => None,
+            Self::Bootstrap { .. }
+            | Self::BootstrapValue { .. }
+            | Self::Storage(_)
+            | Self::Service { .. }
+            | Self::Tls(_) => None,
         }
     }
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Parser, Subcommand};
-use lattice_agent::{AgentConfig, AgentError, LinuxHost, Pace, Storage, VERSION, read_bootstrap};
+use lattice_agent::{
+    AgentConfig, AgentError, Install, Installed, Keeper, LinuxHost, Pace, Storage, VERSION, read_bootstrap, read_given,
+};
 use lattice_core::time::{Clock, Timestamp};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -24,6 +26,21 @@ struct Cli {
 enum Command {
     /// Run until SIGTERM. What runs on the host goes on running.
     Run(RunArguments),
+    /// Put the bootstrap file in place and run as a service; the line of `lattice node create` ends with it.
+    Install(InstallArguments),
+}
+
+#[derive(Args)]
+struct InstallArguments {
+    /// Where the bootstrap file is, or is put.
+    #[arg(long, value_name = "FILE", default_value = "/etc/lattice/bootstrap.json")]
+    bootstrap: PathBuf,
+    /// Read the bootstrap file's content from standard input, so that its token is in no argument list.
+    #[arg(long)]
+    from_stdin: bool,
+    /// Put files in place alone: something else than systemd runs the agent.
+    #[arg(long)]
+    no_service: bool,
 }
 
 #[derive(Args)]
@@ -50,10 +67,14 @@ impl Clock for SystemClock {
 }
 
 fn main() -> ExitCode {
-    let Command::Run(arguments) = Cli::parse().command;
+    let command = Cli::parse().command;
     let filter = EnvFilter::try_from_env("LATTICE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
-    match run(arguments) {
+    let ended = match command {
+        Command::Run(arguments) => run(arguments),
+        Command::Install(arguments) => install(arguments),
+    };
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             explain(&error);
@@ -86,6 +107,22 @@ fn run(arguments: RunArguments) -> Result<(), AgentError> {
     })
 }
 
+fn install(arguments: InstallArguments) -> Result<(), AgentError> {
+    let given = arguments.from_stdin.then(|| read_given(std::io::stdin().lock())).transpose()?;
+    let keeper = if arguments.no_service { Keeper::Caller } else { Keeper::Systemd };
+    let plan = Install { bootstrap: arguments.bootstrap, given, keeper, root: PathBuf::from("/") };
+    match lattice_agent::install(&plan)? {
+        Installed::Serves => {
+            eprintln!("lattice-agent runs, and starts with this host; its log: journalctl -u lattice-agent")
+        }
+        Installed::StartWith(command) => {
+            eprintln!("lattice-agent is in place and does not run yet: no systemd keeps it on this host");
+            eprintln!("  next: {command}    keep it running by what starts services here");
+        }
+    }
+    Ok(())
+}
+
 /// 1: refused or invalid, a restart alone does not help; 2: unexpected.
 fn exit_code(error: &AgentError) -> ExitCode {
     match error {
@@ -93,13 +130,16 @@ fn exit_code(error: &AgentError) -> ExitCode {
         | AgentError::BootstrapValue { .. }
         | AgentError::EnrolmentRefused(_)
         | AgentError::IdentityRefused(_) => ExitCode::from(1),
-        AgentError::Storage(_) | AgentError::Tls(_) => ExitCode::from(2),
+        AgentError::Storage(_) | AgentError::Service { .. } | AgentError::Tls(_) => ExitCode::from(2),
     }
 }
 
 /// What, why, next: on stderr, for the journal.
 fn explain(error: &AgentError) {
-    eprintln!("error: {error}");
+    match error.problem() {
+        Some(problem) => eprintln!("error: {error} ({})", problem.code),
+        None => eprintln!("error: {error}"),
+    }
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
         eprintln!("  because: {cause}");

@@ -71,7 +71,7 @@ impl Storage {
         match self {
             Self::Folder { .. } => {
                 let path = self.path(item);
-                blocking(move || replace(&path, &bytes)).await
+                blocking(move || replace(&path, &bytes, 0o600)).await
             }
             Self::Memory(items) => {
                 items.lock().unwrap_or_else(PoisonError::into_inner).insert(item, bytes);
@@ -133,7 +133,8 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }
 
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Replaces a file: after a crash either the old or the new content is there, whole, with this mode from its first byte.
+pub(crate) fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
     let new = path.with_extension("new");
@@ -142,7 +143,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     std::fs::rename(&new, path)?;

@@ -31,6 +31,8 @@ pub const TOKEN_PREFIX: &str = "lat_enroll_";
 
 /// Where a token and a certificate request are exchanged for an identity.
 pub const ENROLL_PATH: &str = "/internal/v1/nodes/enroll";
+/// Where a new host fetches the agent itself, on the agent listener and without a certificate.
+pub const AGENT_BINARY_PATH: &str = "/bootstrap/lattice-agent";
 
 /// Path of renewal.
 pub fn renew_path(node: NodeId) -> String {

@@ -257,8 +257,9 @@ pub struct CreateNode {
 pub struct NodeBootstrap {
     /// The node.
     pub node_id: NodeId,
-    /// The job that waits for its agent.
-    pub job_id: JobId,
+    /// The job that waits for its agent; absent when the node was onboarded before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<JobId>,
     /// One line to run as root on the machine. It holds the one-time token and is shown this once.
     #[serde(serialize_with = "crate::expose")]
     #[schema(value_type = String)]

@@ -188,6 +188,54 @@ fn a_host_that_is_not_what_its_sku_asks_stays_booting_and_says_why() {
 }
 
 #[test]
+fn a_gpu_that_leaves_the_bus_degrades_its_node_until_it_is_back() {
+    let ids = Counter::default();
+    let sku = Sku { gpus: 8, ..sku() };
+    let mut node = at(Status::Active, Availability::Ready);
+    let beat = |gpu_count, minor_issue| agent::Heartbeat { sku: Some(&sku), gpu_count, minor_issue, fingerprint: None };
+    let rows = [
+        (beat(8, None), Availability::Ready, None),
+        (beat(7, None), Availability::Degraded, Some("7 of 8 GPUs on the bus")),
+        (beat(7, None), Availability::Degraded, Some("7 of 8 GPUs on the bus")),
+        (beat(6, None), Availability::Degraded, Some("6 of 8 GPUs on the bus")),
+        // Its sensors hang: the count means nothing.
+        (beat(0, Some("sensors did not answer")), Availability::Degraded, Some("sensors did not answer")),
+        (beat(8, None), Availability::Ready, None),
+        (agent::Heartbeat { sku: None, ..beat(3, None) }, Availability::Ready, None),
+    ];
+    for (beat, availability, issue) in rows {
+        let before = node.clone();
+        if let Some(after) = agent::heard(&request(&ids), &node, &beat).after {
+            node = after;
+        }
+        assert_eq!((node.state.availability, node.minor_issue.as_deref()), (availability, issue), "{beat:?}");
+        let changed = before.state.availability != node.state.availability || before.minor_issue != node.minor_issue;
+        assert_eq!(before.generation != node.generation, changed, "nothing is committed for nothing: {beat:?}");
+    }
+}
+
+#[test]
+fn a_ready_node_that_registers_with_fewer_gpus_is_degraded_and_recovers_with_all() {
+    let ids = Counter::default();
+    let mut node = at(Status::Active, Availability::Ready);
+    node.boot_id = Some("b1".into());
+    for (facts, availability) in [(HostFacts::default(), Availability::Degraded), (facts(), Availability::Ready)] {
+        let registration = agent::Registration {
+            facts: &facts,
+            fingerprint: "f1",
+            boot_id: "b1",
+            agent_version: "0.1.0",
+            minor_issue: None,
+            address: None,
+        };
+        let limit = std::time::Duration::from_secs(600);
+        node = agent::registered(&request(&ids), &node, &sku(), &registration, limit).after.unwrap();
+        assert_eq!(node.state, NodeState::new(Status::Active, availability));
+    }
+    assert_eq!(node.minor_issue, None);
+}
+
+#[test]
 fn lifecycle_verbs_create_the_job_that_owns_the_node_in_the_same_commit() {
     let ids = Counter::default();
     let site = site();

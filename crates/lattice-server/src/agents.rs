@@ -143,6 +143,11 @@ impl Agents {
             return Ok((token, true));
         }
         token.check(enrolment.node, enrolment.at).map_err(TokenRefusal::Refused)?;
+        let node = self.store.node(token.node).await.map_err(TokenRefusal::Store)?;
+        if node.is_none_or(|node| node.state.status == Status::Deleted) {
+            // Its tokens went with it.
+            return Err(TokenRefusal::Refused(TokenRefused::Revoked));
+        }
         Ok((token, false))
     }
 }
@@ -209,11 +214,16 @@ impl AgentEvents for Agents {
     }
 
     async fn report(&self, report: Report) -> Result<(), Problem> {
-        let issue = report.health.minor_issue.clone();
-        self.decide(report.node, report.at, |request, node| {
-            Ok(agent::heard(request, node, issue.as_deref(), report.fingerprint.as_deref()))
-        })
-        .await?;
+        let node = self.node(report.node).await?;
+        // A heartbeat is not refused because an operator removed a SKU.
+        let sku = self.store.sku(&node.sku).await.map_err(unavailable)?;
+        let beat = agent::Heartbeat {
+            sku: sku.as_ref(),
+            gpu_count: report.health.gpu_count,
+            minor_issue: report.health.minor_issue.as_deref(),
+            fingerprint: report.fingerprint.as_deref(),
+        };
+        self.decide(report.node, report.at, |request, node| Ok(agent::heard(request, node, &beat))).await?;
         Ok(())
     }
 

@@ -104,6 +104,8 @@ pub struct Agents {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Bootstrap {
+    /// The agent's binary that this server gives to new hosts; empty: it gives none.
+    pub agent_binary: PathBuf,
     /// Where hosts fetch the agent's binary; empty: from this server.
     pub agent_url: String,
     /// SHA-256 of that binary in hex; empty: it is not checked beyond TLS.

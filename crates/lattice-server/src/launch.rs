@@ -40,6 +40,8 @@ pub fn options(config: &Config, env: &[(String, String)]) -> Result<Options, Unu
         agent_listen: address("agents.listen", &config.agents.listen)?,
         agent_url: Some(config.agents.address.clone()),
         agent_names: vec![agents],
+        agent_binary: Some(config.bootstrap.agent_binary.clone()).filter(|path| !path.as_os_str().is_empty()),
+        agent_binary_sha256: Some(config.bootstrap.agent_sha256.clone()).filter(|digest| !digest.is_empty()),
         agent_binary_url: config.bootstrap.agent_url.clone(),
         name: server_name(&config.server.name),
         certificate_life: Duration::from_secs(u64::from(config.agents.certificate_hours) * 3_600),

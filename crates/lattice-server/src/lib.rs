@@ -1,6 +1,7 @@
 //! Process, configuration, authentication, HTTP, SSE, web page.
 
 pub mod agent_api;
+pub mod agent_source;
 pub mod agents;
 pub mod auth;
 pub mod clock;

@@ -30,6 +30,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::agent_api::{AgentListener, AgentPolicy, AgentService, Limits, Parts, server_tls};
+use crate::agent_source::AgentSource;
 use crate::agents::{Agents, WakeJob};
 use crate::http;
 use crate::https::{self, HttpsListener};
@@ -69,8 +70,12 @@ pub struct Options {
     pub agent_url: Option<String>,
     /// Names and addresses in the listener's certificate.
     pub agent_names: Vec<String>,
-    /// Where hosts fetch the agent's binary from.
+    /// The agent's binary that this server gives to new hosts; none: it has none.
+    pub agent_binary: Option<PathBuf>,
+    /// Where hosts fetch the agent's binary from; empty: from this server's agent listener.
     pub agent_binary_url: String,
+    /// SHA-256 of what is at that address, in hex; none: not checked beyond TLS. This server hashes its own.
+    pub agent_binary_sha256: Option<String>,
     /// This server's name in leases; the same after a restart.
     pub name: String,
     /// Life of a node's certificate.
@@ -98,7 +103,9 @@ impl Default for Options {
             agent_listen: SocketAddr::from(([127, 0, 0, 1], 7443)),
             agent_url: None,
             agent_names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
-            agent_binary_url: "https://localhost/lattice-agent".to_owned(),
+            agent_binary: None,
+            agent_binary_url: String::new(),
+            agent_binary_sha256: None,
             name: "lattice".to_owned(),
             certificate_life: Duration::from_secs(86_400),
             detector_interval: Duration::from_millis(250),
@@ -130,6 +137,9 @@ pub enum StartError {
     /// The API has no TLS.
     #[error(transparent)]
     Https(#[from] crate::https::HttpsError),
+    /// The agent's binary cannot be given to new hosts.
+    #[error(transparent)]
+    AgentBinary(#[from] crate::agent_source::Unreadable),
     /// An address cannot be listened on.
     #[error("{address} cannot be listened on: {source}; choose another address or end what uses it")]
     Listen {
@@ -192,11 +202,13 @@ impl Server {
         let agent_socket = bind(options.agent_listen)?;
         let agent_address =
             agent_socket.local_addr().map_err(|source| StartError::Listen { address: options.agent_listen, source })?;
+        let agent_url = options.agent_url.clone().unwrap_or_else(|| format!("https://{agent_address}"));
+        let agent = AgentSource::find(&options, &agent_url).await?;
         let bootstrap = BootstrapConfig {
-            server: options.agent_url.clone().unwrap_or_else(|| format!("https://{agent_address}")),
+            server: agent_url,
             ca_pem: authority.bundle_pem().to_owned(),
-            agent_url: options.agent_binary_url.clone(),
-            agent_sha256: None,
+            agent_url: agent.url,
+            agent_sha256: agent.sha256,
             task_keys_pem: keys.signer.public().public_key,
         };
         let tools = tools(&options, &store, &secrets, &registry, &clock, &ids, bootstrap.clone());
@@ -212,7 +224,8 @@ impl Server {
             clock: Arc::clone(&clock),
             ids: Arc::clone(&ids),
             policy: options.agent_policy.clone(),
-        });
+        })
+        .giving(agent.binary);
         let tls = server_tls(authority, options.agent_names.clone(), Arc::clone(&clock), Arc::clone(&ids))?;
         let listener = AgentListener::start(agent_socket, Arc::new(service), tls, options.agent_limits)?;
 

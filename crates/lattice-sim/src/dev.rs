@@ -45,6 +45,8 @@ pub struct DevConfig {
     pub api_listen: SocketAddr,
     /// Where agents are served.
     pub agent_listen: SocketAddr,
+    /// The agent's binary, for hosts that are bootstrapped by hand.
+    pub agent_binary: Option<PathBuf>,
     /// A MAAS region that exists, instead of the simulated one.
     pub maas: Option<RealMaas>,
 }
@@ -251,6 +253,7 @@ fn options(config: &DevConfig) -> Options {
         api_listen: config.api_listen,
         agent_listen: config.agent_listen,
         agent_url: None,
+        agent_binary: config.agent_binary.clone(),
         agent_names: vec!["127.0.0.1".to_owned(), "localhost".to_owned()],
         name: "dev".to_owned(),
         // Each agent opens its next connection before it closes the last.

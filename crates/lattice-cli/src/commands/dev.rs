@@ -99,6 +99,7 @@ pub async fn run(arguments: Arguments, global: &Global) -> Result<(), Failure> {
         // A script does not care about the address, and must not collide with a person's.
         api_listen: if scripted { anywhere(arguments.listen) } else { arguments.listen },
         agent_listen: if scripted { anywhere(arguments.agent_listen) } else { arguments.agent_listen },
+        agent_binary: agent_binary(),
         maas: arguments.site.as_deref().map(real_maas).transpose()?,
     };
     let dev = Dev::start(config).await.map_err(|error| not_started(&error))?;
@@ -108,6 +109,15 @@ pub async fn run(arguments: Arguments, global: &Global) -> Result<(), Failure> {
     };
     dev.stop().await;
     outcome
+}
+
+/// The agent that hosts get when they are bootstrapped by hand: as LATTICE_AGENT_BINARY says, or beside this program.
+fn agent_binary() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("LATTICE_AGENT_BINARY") {
+        return Some(PathBuf::from(path));
+    }
+    let beside = std::env::current_exe().ok()?.with_file_name("lattice-agent");
+    beside.is_file().then_some(beside)
 }
 
 fn anywhere(address: SocketAddr) -> SocketAddr {

@@ -205,15 +205,22 @@ async fn bootstrap(name: &str, call: lattice_api::client::Call, session: &Sessio
     session.print(&answer)?;
     if session.format().is_for_people() {
         let value = &answer.value;
-        eprintln!("run it as root on {name} before {}: it holds a token and is shown this once", value.expires_at);
-        eprintln!("then: lattice job watch {}", value.job_id);
+        eprintln!(
+            "node {}: run this line as root on {name}, in sh, bash or zsh, before {}.",
+            value.node_id, value.expires_at
+        );
+        eprintln!("It holds a token that works once, and is shown this once.");
+        match value.job_id {
+            Some(job) => eprintln!("then: lattice job watch {job}"),
+            None => eprintln!("then: lattice explain node {name}"),
+        }
     }
     Ok(())
 }
 
 async fn revoke(plain: Plain, session: &Session) -> Result<(), Failure> {
     let action = format!("revoke the certificates of {}", plain.node);
-    session.confirm(&action, "its agent is locked out until it is onboarded again")?;
+    session.confirm(&action, "its agent is locked out until `lattice node bootstrap` gives it a new identity")?;
     let call = post(&["nodes", &plain.node, "revoke-certificate"]).json(&Reason { reason: plain.reason });
     let answer: Answer<NodeView> = session.ask(call).await?;
     match session.format() {

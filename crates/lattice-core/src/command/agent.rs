@@ -166,21 +166,36 @@ pub fn registered(
     }
     if health == Health::Passed {
         chain.try_event(availability(AvailabilityEvent::HealthPassed), &facts);
-        if chain.node.state.availability == Availability::Degraded && registration.minor_issue.is_none() {
-            recover_degraded(&mut chain, &facts);
-        }
     }
-    if let Some(issue) = registration.minor_issue {
-        report_issue(&mut chain, issue, &facts);
+    let gpus = u32::try_from(registration.facts.gpus.len()).unwrap_or(u32::MAX);
+    let issue = minor_issue(registration.minor_issue, gpus, Some(sku));
+    if issue.is_some() || health == Health::Passed {
+        judge_issue(&mut chain, issue.as_deref(), &facts);
     }
     chain.done()
 }
 
-/// A heartbeat said something new: the node is heard again, its minor issue or its fingerprint changed.
-pub fn heard(request: &Request, node: &Node, minor_issue: Option<&str>, fingerprint: Option<&str>) -> Chained {
+/// A heartbeat that says something new, or that somebody waited for.
+#[derive(Debug, Clone, Copy)]
+pub struct Heartbeat<'a> {
+    /// What the node must have; none when its SKU is gone: then nothing is compared.
+    pub sku: Option<&'a Sku>,
+    /// GPUs on the bus.
+    pub gpu_count: u32,
+    /// A minor issue that the agent found on itself.
+    pub minor_issue: Option<&'a str>,
+    /// Conformance fingerprint, if it was recomputed.
+    pub fingerprint: Option<&'a str>,
+}
+
+/// A heartbeat said something new: the node is heard again, its GPUs, its minor issue or its fingerprint changed.
+///
+/// A count of GPUs other than the SKU's degrades a ready node, and lets it recover when it is right again: the node
+/// keeps what runs on it, and gets nothing new. spec: S1 "Ready → Degraded" (minor issue)
+pub fn heard(request: &Request, node: &Node, beat: &Heartbeat) -> Chained {
     let facts = Facts::of(Owner::Detector, request.actor.clone());
     let mut chain = Chain::new(request, node);
-    if let Some(fingerprint) = fingerprint.filter(|new| node.fingerprint.as_deref() != Some(new)) {
+    if let Some(fingerprint) = beat.fingerprint.filter(|new| node.fingerprint.as_deref() != Some(new)) {
         let mut after = node.successor(request.now);
         after.fingerprint = Some(fingerprint.to_owned());
         let change = NodeChange {
@@ -192,18 +207,53 @@ pub fn heard(request: &Request, node: &Node, minor_issue: Option<&str>, fingerpr
         };
         chain.push(change, Vec::new());
     }
-    match minor_issue {
-        Some(issue) => report_issue(&mut chain, issue, &facts),
-        None if chain.node.state.availability == Availability::Degraded => recover_degraded(&mut chain, &facts),
-        None => {}
-    }
+    let issue = minor_issue(beat.minor_issue, beat.gpu_count, beat.sku);
+    judge_issue(&mut chain, issue.as_deref(), &facts);
     chain.done()
 }
 
-fn report_issue(chain: &mut Chain, issue: &str, facts: &Facts) {
-    if chain.node.state.availability == Availability::Ready {
-        let facts = Facts { reason: issue.to_owned(), ..facts.clone() };
-        chain.try_event(NodeEvent::Availability(AvailabilityEvent::MinorIssue), &facts);
+/// What is wrong with a host that lives: what its agent says, else a count of GPUs that is not its SKU's.
+///
+/// The agent's own words go first: when its sensors do not answer, its count means nothing.
+fn minor_issue(said: Option<&str>, gpus: u32, sku: Option<&Sku>) -> Option<String> {
+    let counted = || {
+        let wanted = sku?.gpus;
+        (gpus != wanted).then(|| format!("{gpus} of {wanted} GPUs on the bus"))
+    };
+    said.map(str::to_owned).or_else(counted)
+}
+
+/// Ready and an issue: degraded. Degraded and none: ready. Degraded and another one: the row says the present one.
+fn judge_issue(chain: &mut Chain, issue: Option<&str>, facts: &Facts) {
+    match (chain.node.state.availability, issue) {
+        (Availability::Ready, Some(issue)) => {
+            let facts = Facts { reason: issue.to_owned(), ..facts.clone() };
+            chain.try_event(NodeEvent::Availability(AvailabilityEvent::MinorIssue), &facts);
+        }
+        (Availability::Degraded, None) => recover_degraded(chain, facts),
+        (Availability::Degraded, Some(issue)) if chain.node.minor_issue.as_deref() != Some(issue) => {
+            let mut after = chain.node.successor(chain.request.now);
+            after.minor_issue = Some(issue.to_owned());
+            let change = NodeChange {
+                after,
+                before: Some(chain.node.state),
+                action: NodeAction::Updated,
+                cause: "minor_issue".to_owned(),
+                detail: issue.to_owned(),
+            };
+            chain.push(change, Vec::new());
+        }
+        (Availability::Ready, None)
+        | (Availability::Degraded, Some(_))
+        | (
+            Availability::Unknown
+            | Availability::Booting
+            | Availability::Down
+            | Availability::Failed
+            | Availability::Draining
+            | Availability::Drained,
+            _,
+        ) => {}
     }
 }
 

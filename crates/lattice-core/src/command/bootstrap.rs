@@ -1,4 +1,4 @@
-//! A new bootstrap command for a host that has not come yet.
+//! A new bootstrap command: for a host that has not come yet, or that lost its identity.
 
 use super::create::DrawnToken;
 use super::node::Known;
@@ -10,8 +10,11 @@ use crate::node::{OnboardingMode, Status};
 
 /// Issues a new token; every one of `tokens` that could still be used is withdrawn in the same commit.
 ///
+/// A host that was away for longer than its certificate lives, or whose certificates were revoked, comes back by this,
+/// however it was onboarded. design: 4-agent-and-operations "certificate-only repair"
+///
 /// # Errors
-/// The node is not bootstrapped by hand, or its host came already.
+/// A provider's onboarding brings the host its token, or the node is being removed.
 pub fn reissue(
     known: &Known,
     request: &Request,
@@ -19,8 +22,12 @@ pub fn reissue(
     drawn: &DrawnToken,
 ) -> Result<Planned, Refused> {
     let node = known.node;
-    let may_still_come = matches!(node.state.status, Status::BootstrapIssued | Status::Enrolling);
-    if node.mode != OnboardingMode::Manual || !may_still_come {
+    let may_enrol = match node.state.status {
+        Status::BootstrapIssued | Status::Enrolling => node.mode == OnboardingMode::Manual,
+        Status::Active | Status::Offline | Status::Quarantined | Status::Draining | Status::Retired => true,
+        Status::Removing | Status::Deleted => false,
+    };
+    if !may_enrol {
         return Err(Refused::NotBootstrapping { hostname: node.hostname.clone(), state: node.state });
     }
     let usable = tokens.iter().filter(|token| token.used_at.is_none() && token.revoked_at.is_none());

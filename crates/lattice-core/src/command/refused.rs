@@ -56,8 +56,8 @@ pub enum Refused {
         /// What is wrong with it, and what would be right.
         problem: String,
     },
-    /// Its host came already, or it is not bootstrapped by hand.
-    #[error("{hostname} is {state}: it waits for no bootstrap command")]
+    /// A provider's onboarding brings the host its token, or the node is being removed.
+    #[error("{hostname} is {state}: it takes no bootstrap command")]
     NotBootstrapping {
         /// Which node.
         hostname: String,
@@ -102,7 +102,10 @@ impl Explain for Refused {
                 vec!["only draining and removing nodes, and failed jobs, resume".to_owned()]
             }
             Self::NotBootstrapping { .. } => {
-                vec!["only nodes that are bootstrapped by hand and were not heard yet have such a command".to_owned()]
+                vec![
+                    "a provider's onboarding brings its hosts their token itself, and a node that leaves gets none"
+                        .to_owned(),
+                ]
             }
             Self::SiteDisabled { .. } => vec!["a disabled site accepts no new onboarding".to_owned()],
             Self::WrongSiteKind { .. } | Self::Invalid { .. } => Vec::new(),

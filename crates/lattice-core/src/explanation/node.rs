@@ -199,6 +199,10 @@ impl Story<'_> {
                     ),
                 });
                 self.run(format!("lattice node reboot {host} --yes"), "boots it again through its provider");
+                self.run(
+                    format!("lattice node bootstrap {host}"),
+                    "gives its host a new identity, if its certificate expired or was revoked",
+                );
             }
             Some(DownCause::CriticalHardware) => {
                 self.unmet("its BMC reports a critical hardware failure".to_owned(), since, "hardware");

@@ -15,6 +15,8 @@ use crate::pki::{IdentityError, PkiError};
 pub(super) enum Refusal {
     #[error("nothing is at this path")]
     NotFound,
+    #[error("this server has no agent binary to give")]
+    NoAgentBinary,
     #[error("{method} is not supported here")]
     Method { method: String },
     #[error("the body must be application/json")]
@@ -49,7 +51,7 @@ impl Refusal {
     /// Status and code, for the body, the log and the audit.
     pub(super) fn kind(&self) -> (StatusCode, Code) {
         match self {
-            Self::NotFound => (StatusCode::NOT_FOUND, Code::NotFound),
+            Self::NotFound | Self::NoAgentBinary => (StatusCode::NOT_FOUND, Code::NotFound),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, Code::Unsupported),
             Self::MediaType => (StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::Unsupported),
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, Code::TooLarge),
@@ -86,6 +88,9 @@ impl Refusal {
                 format!("lattice explain node {node}"),
                 "says why, and what gives the node a new identity if it is to have one",
             )),
+            Self::NoAgentBinary => problem.next(NextAction::Fix {
+                what: "set bootstrap.agent_binary in the server's configuration and restart it".into(),
+            }),
             Self::Expired { node, .. } => problem.next(NextAction::run(
                 format!("lattice node bootstrap {node}"),
                 "issues a new enrolment token for this node",

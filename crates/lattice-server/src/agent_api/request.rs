@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use lattice_api::agent::{ENROLL_PATH, MAX_BODY_BYTES, MAX_TEXT_BYTES, MAX_WAIT_MS};
+use lattice_api::agent::{AGENT_BINARY_PATH, ENROLL_PATH, MAX_BODY_BYTES, MAX_TEXT_BYTES, MAX_WAIT_MS};
 use lattice_api::error::{PROBLEM_JSON, Problem};
 use lattice_core::ids::NodeId;
 use serde::Serialize;
@@ -25,6 +25,8 @@ pub(super) enum Route {
     Register(NodeId),
     Heartbeat(NodeId, Duration),
     WaitForTasks(NodeId, Duration),
+    /// A new host fetches the agent itself.
+    AgentBinary,
 }
 
 impl Route {
@@ -33,6 +35,8 @@ impl Route {
         let path = request.uri().path();
         let (route, expected) = if path == ENROLL_PATH {
             (Self::Enroll, Method::POST)
+        } else if path == AGENT_BINARY_PATH {
+            (Self::AgentBinary, Method::GET)
         } else {
             let rest = path.strip_prefix("/internal/v1/nodes/").ok_or(Refusal::NotFound)?;
             let (node, verb) = rest.split_once('/').ok_or(Refusal::NotFound)?;
@@ -113,6 +117,13 @@ pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response<Full<B
     response(status, "application/json", body)
 }
 
+/// An answer with bytes as they are.
+pub(super) fn bytes(content: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(content));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    response
+}
+
 /// A refusal.
 pub(super) fn problem(problem: &Problem) -> Response<Full<Bytes>> {
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -159,6 +170,7 @@ mod tests {
         ] {
             assert_eq!(route(Method::POST, &path(rest)), Ok(Route::Heartbeat(node, wait)), "{rest}");
         }
+        assert_eq!(route(Method::GET, AGENT_BINARY_PATH), Ok(Route::AgentBinary));
         assert_eq!(route(Method::GET, &path("tasks/wait?wait=1s")), Ok(Route::WaitForTasks(node, secs(1))));
         for (method, path, why) in [
             (Method::GET, path("heartbeat"), "GET is not supported"),

@@ -21,7 +21,7 @@ use tracing::{debug, warn};
 
 use super::events::{AgentEvents, Enrolment, Granted, IdentityRefusal, Registration, Report};
 use super::refusal::Refusal;
-use super::request::{Route, check_text, json, no_content, problem, read_json};
+use super::request::{Route, bytes, check_text, json, no_content, problem, read_json};
 use crate::pki::{Authority, CertificateSpan, IdentityError, NodeIdentity, NodeRequest};
 
 /// Certificates are valid from this long before they are signed: hosts fresh from the factory have slow clocks.
@@ -55,6 +55,7 @@ pub struct AgentPolicy {
 /// The agent API, transport aside.
 pub struct AgentService {
     parts: Parts,
+    agent_binary: Option<Bytes>,
     draining: CancellationToken,
 }
 
@@ -88,7 +89,13 @@ impl Connection {
 impl AgentService {
     /// Puts the service together.
     pub fn new(parts: Parts) -> Self {
-        Self { parts, draining: CancellationToken::new() }
+        Self { parts, agent_binary: None, draining: CancellationToken::new() }
+    }
+
+    /// The same, giving new hosts the agent's binary. It is kept in memory, so that what is given is what was hashed.
+    #[must_use]
+    pub fn giving(self, agent_binary: Option<Bytes>) -> Self {
+        Self { agent_binary, ..self }
     }
 
     /// Answers every parked request now; from here on nothing is parked.
@@ -135,6 +142,7 @@ impl AgentService {
                 self.park(wait).await;
                 Ok(no_content())
             }
+            Route::AgentBinary => self.agent_binary.clone().map(bytes).ok_or(Refusal::NoAgentBinary),
         }
     }
 

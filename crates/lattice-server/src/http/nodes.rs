@@ -11,7 +11,7 @@ use lattice_api::page::Page;
 use lattice_core::change::Change;
 use lattice_core::command::{self, bootstrap as bootstraps, create, node as commands};
 use lattice_core::explain::{Code, NextAction};
-use lattice_core::ids::{JobId, NodeId};
+use lattice_core::ids::NodeId;
 use lattice_core::node::{Availability, Status};
 use lattice_core::secret::{Secret, token_hash};
 use lattice_store::{NodeFilter, NodeSort};
@@ -103,7 +103,9 @@ pub async fn create(State(app): State<App>, write: Write<CreateNode>) -> Answer<
         Committed::Now => {}
         Committed::Earlier(_) => return Err(shown_once(&body.hostname)),
     }
-    (app.wake)(answer.job_id);
+    if let Some(job) = answer.job_id {
+        (app.wake)(job);
+    }
     Ok((StatusCode::CREATED, Json(answer)).into_response())
 }
 
@@ -187,7 +189,6 @@ fn bootstrap(
     token: Secret<String>,
     now: lattice_core::time::Timestamp,
 ) -> Answer<NodeBootstrap> {
-    let job: Option<JobId> = planned.job;
     let issued = planned.commit.changes.iter().find_map(|change| {
         if let Change::EnrollmentToken(token) = change {
             Some(token).filter(|token| token.revoked_at.is_none())
@@ -195,13 +196,13 @@ fn bootstrap(
             None
         }
     });
-    let (Some(job_id), Some(issued)) = (job, issued) else {
-        return Err(Refusal::new(Code::Internal, "a bootstrap was decided without a token or a job"));
+    let Some(issued) = issued else {
+        return Err(Refusal::new(Code::Internal, "a bootstrap was decided without a token"));
     };
     debug_assert!(issued.expires_at > now);
     Ok(NodeBootstrap {
         node_id: planned.node,
-        job_id,
+        job_id: planned.job,
         command: (app.bootstrap_command)(planned.node, &token),
         expires_at: issued.expires_at,
     })

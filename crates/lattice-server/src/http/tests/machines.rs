@@ -35,7 +35,7 @@ async fn a_node_is_created_found_explained_and_withdrawn() {
     let admin = api.admin();
     let made = admin.create_node(&node("C07u43")).await.unwrap();
     assert!(made.command.expose().contains(&made.node_id.to_string()) && made.command.expose().contains("lat_enroll_"));
-    assert_eq!(*api.woken.lock().unwrap(), [made.job_id]);
+    assert_eq!(*api.woken.lock().unwrap(), [made.job_id.unwrap()]);
     let view = admin.node("c07u43").await.unwrap();
     assert_eq!((view.row.id, view.row.status, view.row.schedulable), (made.node_id, Status::BootstrapIssued, false));
     assert_eq!(view.row.why_not.as_deref(), Some("its bootstrap command was not run yet"));
