@@ -73,6 +73,7 @@ async fn onboard(config: Config) -> Result<Onboarded, Failure> {
         data_dir: config.folder,
         api_listen: anywhere,
         agent_listen: anywhere,
+        agent_binary: None,
         maas: None,
     });
     let dev = dev.await.map_err(at("start everything"))?;

@@ -23,6 +23,7 @@ fn config(folder: &TempDir, nodes: u32, mishaps: Mishaps, maas: Option<RealMaas>
         data_dir: folder.path().to_owned(),
         api_listen: ANYWHERE,
         agent_listen: ANYWHERE,
+        agent_binary: None,
         maas,
     }
 }

@@ -82,7 +82,7 @@ async fn an_agents_role_opens_nothing() {
 }
 
 #[tokio::test]
-async fn viewers_read_everything_but_audit_and_tokens() {
+async fn viewers_read_everything_but_audit_tokens_and_backups() {
     let api = Api::new().await;
     let reads = rows().into_iter().filter(|(method, path, _)| *method == Method::GET && !path.contains('{'));
     for (_, path, access) in reads {
@@ -90,7 +90,7 @@ async fn viewers_read_everything_but_audit_and_tokens() {
             continue;
         }
         let seen = api.send(as_role(request(Method::GET, &path), Role::ProjectViewer, "")).await;
-        let is_closed = path.contains("/audit") || path.contains("/tokens");
+        let is_closed = ["/audit", "/tokens", "/backup"].iter().any(|part| path.contains(part));
         assert_eq!(seen.status, if is_closed { 403 } else { 200 }, "{path}: {}", seen.body);
     }
 }
