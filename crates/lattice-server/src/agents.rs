@@ -166,7 +166,7 @@ impl AgentEvents for Agents {
             Err(TokenRefusal::Refused(refused)) => {
                 let detail = format!("{refused} (from {})", enrolment.peer);
                 self.audit_refusal(enrolment.node, "node.enroll", detail, enrolment.at).await;
-                return Err(token_problem(refused));
+                return Err(token_problem(refused, enrolment.node));
             }
         };
         let node = if repeated {
@@ -180,7 +180,9 @@ impl AgentEvents for Agents {
                 .await;
             match decided {
                 // Another use of the same token won the race: this one is the second.
-                Err(problem) if problem.is(Code::Unavailable) => return Err(token_problem(TokenRefused::Used)),
+                Err(problem) if problem.is(Code::Unavailable) => {
+                    return Err(token_problem(TokenRefused::Used, enrolment.node));
+                }
                 other => other?,
             }
         };
@@ -249,7 +251,7 @@ fn unavailable(error: StoreError) -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, "the store does not answer: try again")
 }
 
-fn token_problem(refused: TokenRefused) -> Problem {
+fn token_problem(refused: TokenRefused, node: NodeId) -> Problem {
     let code = match refused {
         TokenRefused::Unknown => Code::TokenUnknown,
         TokenRefused::Used => Code::TokenUsed,
@@ -257,5 +259,5 @@ fn token_problem(refused: TokenRefused) -> Problem {
         TokenRefused::Foreign => Code::TokenForeign,
     };
     Problem::new(StatusCode::FORBIDDEN, code, refused.to_string())
-        .next(NextAction::run("lattice node bootstrap <hostname>", "prints a bootstrap command with a new token"))
+        .next(NextAction::run(format!("lattice node bootstrap {node}"), "prints a bootstrap command with a new token"))
 }

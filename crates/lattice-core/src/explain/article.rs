@@ -143,7 +143,7 @@ pub const ARTICLES: &[Article] = &[
     article(
         Code::TokenExpired,
         "The enrolment token came too late.",
-        "Issue a new one with `lattice node create`, or resume the onboarding job, which issues its own.",
+        "Issue a new one with `lattice node bootstrap`, or resume the onboarding job, which issues its own.",
     ),
     article(
         Code::TokenUnknown,
