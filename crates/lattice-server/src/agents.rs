@@ -9,7 +9,7 @@ use http::StatusCode;
 use lattice_api::error::Problem;
 use lattice_controllers::Fleet;
 use lattice_core::actor::{Actor, Role};
-use lattice_core::change::{Change, Outcome, Resource};
+use lattice_core::change::{Change, NodeAction, Outcome, Resource};
 use lattice_core::command::Request;
 use lattice_core::command::agent::{self, Chained};
 use lattice_core::credential::{EnrollmentToken, TokenRefused};
@@ -19,13 +19,16 @@ use lattice_core::node::{Node, Status};
 use lattice_core::secret::token_hash;
 use lattice_core::sku::Sku;
 use lattice_core::time::Timestamp;
-use lattice_store::{Store, StoreError};
+use lattice_store::{HistoryEntry, PageRequest, Store, StoreError};
 use tracing::{info, warn};
 
 use crate::agent_api::{AgentEvents, Enrolment, Granted, IdentityRefusal, Registration, Report};
 
 /// How often a decision is made anew when its row changed under it: a node's row has few writers.
 const TRIES: usize = 5;
+
+/// Changes of a node looked at for a revocation: far more than five minutes bring.
+const HISTORY_OF_A_MOMENT: usize = 100;
 
 /// Refused identities written to the audit per minute, all agents together; a revoked agent asks again and again.
 const REFUSALS_PER_MINUTE: u32 = 60;
@@ -131,15 +134,20 @@ impl Agents {
         }
     }
 
+    /// Whether the node's certificates were revoked after the token's use: then a repeat would undo that.
+    async fn revoked_since(&self, token: &EnrollmentToken) -> Result<bool, TokenRefusal> {
+        let page = PageRequest::first(HISTORY_OF_A_MOMENT);
+        let history = self.store.history(token.node, &page).await.map_err(TokenRefusal::Store)?.items;
+        let revoked = |entry: &HistoryEntry| entry.row.action == NodeAction::Revoked;
+        Ok(history.iter().any(|entry| revoked(entry) && Some(entry.row.at) >= token.used_at))
+    }
+
     async fn token(&self, enrolment: &Enrolment) -> Result<(EnrollmentToken, bool), TokenRefusal> {
         let hash = token_hash(enrolment.token.expose());
         let Some(token) = self.store.enrollment_token_by_hash(&hash).await.map_err(TokenRefusal::Store)? else {
             return Err(TokenRefusal::Refused(TokenRefused::Unknown));
         };
-        let repeated = token.node == enrolment.node
-            && token.key_hash.as_deref() == Some(enrolment.key_hash.as_str())
-            && enrolment.at < token.expires_at;
-        if repeated {
+        if token.is_repeat(enrolment.node, &enrolment.key_hash, enrolment.at) && !self.revoked_since(&token).await? {
             return Ok((token, true));
         }
         token.check(enrolment.node, enrolment.at).map_err(TokenRefusal::Refused)?;
