@@ -13,7 +13,7 @@ use lattice_core::site::SiteProvider;
 use lattice_core::time::Timestamp;
 use lattice_store::{PAGE_MAX, StoreError};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet};
 use tracing::{error, warn};
 
 use super::sites::{Watches, follow};
@@ -30,7 +30,7 @@ pub struct DriverLimits {
     pub pokes: usize,
     /// Jobs of one batch that are started and not over, where the site has no policy for it.
     pub batch_parallel: usize,
-    /// Pause before a turn that failed for a reason of our own store.
+    /// Pause before a job whose turn failed for a reason of our own, or panicked, is tried again.
     pub after_failure: Duration,
 }
 
@@ -131,6 +131,8 @@ struct Driver {
     timers: BinaryHeap<Reverse<(Timestamp, JobId)>>,
     ready: VecDeque<JobId>,
     turns: JoinSet<Ended>,
+    /// Whose turn a task is: a task that panics cannot say it.
+    job_of_turn: HashMap<Id, JobId>,
     turns_of_site: HashMap<SiteId, usize>,
     started_of_batch: HashMap<BatchId, HashSet<JobId>>,
     watches: Arc<Watches>,
@@ -148,6 +150,7 @@ impl Driver {
             timers: BinaryHeap::new(),
             ready: VecDeque::new(),
             turns: JoinSet::new(),
+            job_of_turn: HashMap::new(),
             turns_of_site: HashMap::new(),
             started_of_batch: HashMap::new(),
             watches: Arc::default(),
@@ -175,13 +178,14 @@ impl Driver {
                     }
                     None => return,
                 },
-                Some(ended) = self.turns.join_next(), if !self.turns.is_empty() => {
-                    match ended {
-                        Ok((_, Err(TurnError::Crashed(_)))) => return,
-                        Ok((job, outcome)) => self.ended(job, outcome),
-                        Err(panicked) => error!(error = %panicked, "a turn ended without a result"),
+                Some(joined) = self.turns.join_next_with_id(), if !self.turns.is_empty() => match joined {
+                    Ok((_, (_, Err(TurnError::Crashed(_))))) => return,
+                    Ok((task, (job, outcome))) => {
+                        self.job_of_turn.remove(&task);
+                        self.ended(job, outcome);
                     }
-                }
+                    Err(panicked) => self.panicked(&panicked),
+                },
                 () = tokio::time::sleep(pause) => self.fire(),
             }
         }
@@ -312,7 +316,8 @@ impl Driver {
             let occasion = Occasion { woken: std::mem::take(&mut slot.woken), permitted };
             *self.turns_of_site.entry(site).or_default() += 1;
             let runner = self.runner.clone();
-            self.turns.spawn(async move { (job, runner.turn(job, occasion).await) });
+            let turn = self.turns.spawn(async move { (job, runner.turn(job, occasion).await) });
+            self.job_of_turn.insert(turn.id(), job);
         }
         held.append(&mut self.ready);
         self.ready = held;
@@ -337,15 +342,36 @@ impl Driver {
         false
     }
 
-    fn ended(&mut self, job: JobId, outcome: Result<Turn, TurnError>) {
+    /// A defect of ours ended a turn: the job stands where its row says, and is tried again like after any failure of
+    /// ours. It must not wait for the next start of the server.
+    fn panicked(&mut self, panicked: &JoinError) {
+        let Some(job) = self.job_of_turn.remove(&panicked.id()) else { return };
+        error!(job_id = %job, error = %panicked, "a turn ended without a result");
+        self.turn_over(job);
+        self.try_later(job);
+    }
+
+    /// Its turn has ended: another one may begin.
+    fn turn_over(&mut self, job: JobId) {
         let Some(slot) = self.slots.get_mut(&job) else { return };
         slot.running = false;
         if let Some(turns) = self.turns_of_site.get_mut(&slot.site) {
             *turns -= 1;
         }
+    }
+
+    fn try_later(&mut self, job: JobId) {
+        let until = self.runner.tools().clock.now() + self.limits.after_failure;
+        self.sleep(job, until);
+    }
+
+    fn ended(&mut self, job: JobId, outcome: Result<Turn, TurnError>) {
+        self.turn_over(job);
         match outcome {
             Ok(Turn::Sleep { until, job: row }) => {
-                slot.pending = row.state.status == JobStatus::Pending;
+                if let Some(slot) = self.slots.get_mut(&job) {
+                    slot.pending = row.state.status == JobStatus::Pending;
+                }
                 self.watch(&row);
                 self.sleep(job, until);
             }
@@ -360,8 +386,7 @@ impl Driver {
             Ok(Turn::Missing) => self.release(job),
             Err(failed) => {
                 warn!(job_id = %job, error = %failed, "turn failed");
-                let until = self.runner.tools().clock.now() + self.limits.after_failure;
-                self.sleep(job, until);
+                self.try_later(job);
             }
         }
     }

@@ -186,13 +186,17 @@ impl World {
     }
 
     pub fn runner(&self, crash: CrashPlan) -> Runner {
+        self.runner_with(crash, self.clock.clone(), Arc::new(Fakes(self.fake.clone())))
+    }
+
+    pub fn runner_with(&self, crash: CrashPlan, clock: Arc<dyn Clock>, providers: Arc<dyn Providers>) -> Runner {
         Runner::new(Arc::new(Tools {
             store: self.store.clone(),
-            clock: self.clock.clone(),
+            clock,
             ids: self.ids.clone(),
             entropy: self.ids.clone(),
             secrets: self.secrets.clone(),
-            providers: Arc::new(Fakes(self.fake.clone())),
+            providers,
             live_work: self.work.clone(),
             bootstrap: BootstrapConfig {
                 server: "https://lattice:7443".to_owned(),
