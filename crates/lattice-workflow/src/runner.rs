@@ -15,8 +15,10 @@ use lattice_core::node::{Availability, Node};
 use lattice_core::site::Site;
 use lattice_core::time::Timestamp;
 use lattice_store::StoreError;
+use tracing::warn;
 
 use crate::crash::Crashed;
+use crate::enrollment::job_secrets;
 use crate::flow_of::flow_of;
 use crate::stage::NodeAsk;
 use crate::tools::Tools;
@@ -131,7 +133,7 @@ impl Runner {
         let Some(flow) = flow_of(&job, &site, &self.tools.limits) else { return Ok(parked(job)) };
         let Some(node) = self.tools.store.node(job.node).await? else { return Ok(parked(job)) };
         let mut work = Work::new(Arc::clone(&self.tools), job, node, site, flow);
-        work.take_up(occasion, now);
+        work.take_up(occasion, now).await;
         for _ in 0..STAGES_A_TURN {
             if let Some(turn) = work.go_on().await? {
                 return Ok(turn);
@@ -171,7 +173,7 @@ impl Work {
     }
 
     /// What the occasion of the turn means for the job.
-    fn take_up(&mut self, occasion: Occasion, now: Timestamp) {
+    async fn take_up(&mut self, occasion: Occasion, now: Timestamp) {
         if occasion.permitted && self.job.state.status == JobStatus::Pending && self.step(&Input::Start, now) {
             self.job.started_at.get_or_insert(now);
             self.pending.cause = Some("started");
@@ -179,8 +181,20 @@ impl Work {
         if occasion.woken {
             self.step(&Input::Wake, now);
         }
-        if self.may_be_late_success() && self.step(&Input::LateSuccess, now) {
+        if self.may_be_late_success() && self.forgets_secrets().await && self.step(&Input::LateSuccess, now) {
             self.pending.cause = Some("late_success");
+        }
+    }
+
+    /// What was kept secret for the enrolment is not needed any more. False when it cannot be forgotten now: the job
+    /// stays as it is until it is woken again, so that no secret outlives it unseen.
+    async fn forgets_secrets(&self) -> bool {
+        match self.tools.secrets.delete(&job_secrets(self.job.id)).await {
+            Ok(()) => true,
+            Err(failed) => {
+                warn!(job_id = %self.job.id, error = %failed, "secrets of a late success cannot be forgotten");
+                false
+            }
         }
     }
 
