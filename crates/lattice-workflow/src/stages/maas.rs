@@ -37,11 +37,12 @@ pub(super) async fn fresh(ctx: &Context<'_>) -> Result<Machine, StageError> {
     }
 }
 
-/// The job's machine as it was last seen, if that was in this stage; else as it is now.
+/// The job's machine as it was last seen, if that was in this stage; else as it is now. What was asked in the very
+/// millisecond in which the stage was entered may have been answered before the stage before it acted.
 pub(super) async fn recent(ctx: &Context<'_>) -> Result<Arc<Machine>, StageError> {
     let id = system_id(ctx.provider_ref()?)?;
     let seen = region(ctx).await?.observed(&id);
-    match seen.filter(|seen| seen.at >= ctx.job.state.stage_entered_at) {
+    match seen.filter(|seen| seen.at > ctx.job.state.stage_entered_at) {
         Some(seen) => Ok(seen.machine),
         None => fresh(ctx).await.map(Arc::new),
     }
