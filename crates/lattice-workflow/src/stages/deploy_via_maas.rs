@@ -95,8 +95,8 @@ impl StageRunner for DeployViaMaas {
     async fn undo(&self, ctx: &Context<'_>, _: UndoKind, _: &str) -> Result<Outcome, StageError> {
         let machine = match maas::fresh(ctx).await {
             Ok(machine) => machine,
-            Err(gone) if gone.error_code == "machine_deleted" => {
-                return Ok(Outcome::Done(undone(ctx, "the machine is gone from MAAS")));
+            Err(missing) if missing.error_code == "machine_deleted" => {
+                return Ok(Outcome::Done(gone(ctx)));
             }
             Err(other) => return Err(other),
         };
@@ -136,6 +136,15 @@ fn undone(ctx: &Context<'_>, message: &str) -> Delta {
     let mut outputs = ctx.outputs();
     outputs.deployed = false;
     Delta::said(message).outputs(outputs)
+}
+
+/// Nothing is left of the machine: who begins anew looks for it anew.
+fn gone(ctx: &Context<'_>) -> Delta {
+    let mut outputs = ctx.outputs();
+    outputs.deployed = false;
+    outputs.provider_ref = None;
+    outputs.boot_disk = None;
+    Delta::said("the machine is gone from MAAS").outputs(outputs)
 }
 
 /// What a deployment that began means for the job and its node.
