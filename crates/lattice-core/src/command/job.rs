@@ -4,7 +4,8 @@ use super::{Planned, Request};
 use crate::change::{Change, JobChange, NodeAction, NodeChange};
 use crate::explain::{Code, Explain, NextAction};
 use crate::job::{
-    self, Decisions, Flow, Input, Job, JobKind, JobState, Op, OperatorAction, Proof, flow_for, node_moves, step,
+    self, Decisions, Flow, Input, Job, JobKind, JobState, NotProven, Op, OperatorAction, Proof, allowed_node_statuses,
+    flow_for, node_moves, step,
 };
 use crate::node::machine::{self, Facts, NodeEvent, decide};
 use crate::node::status::{Owner, STATUS_EDGES};
@@ -75,8 +76,16 @@ pub fn act(
         lease_until: job.lease.as_ref().map(|lease| lease.until),
     };
     let Some(state) = step(&flow, &job.state, &Input::Op(op), request.now)? else { return Ok(None) };
+    let follows = follow(request, &flow, job, &state, node)?;
+    let stands = follows.as_ref().map_or(node, |change| &change.after).state.status;
+    // What was observed does not prove an end that the node cannot stand beside. spec: S2 4.3
+    if asked.action == OperatorAction::AdoptObservedState
+        && !allowed_node_statuses(flow.name, state.status).contains(&stands)
+    {
+        return Err(job::Refused::NothingObserved { job: job.id, why: NotProven::Absent }.into());
+    }
     let mut changes = Vec::new();
-    if let Some(change) = follow(request, &flow, job, &state, node)? {
+    if let Some(change) = follows {
         changes.push(Change::Node(Box::new(change)));
     }
     changes.push(Change::Job(Box::new(JobChange {
