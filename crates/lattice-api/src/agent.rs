@@ -144,6 +144,13 @@ pub struct HeartbeatConfig {
     pub wait_ms: u64,
 }
 
+impl HeartbeatConfig {
+    /// A heartbeat each `interval_ms`; it is parked for most of that, so that one request serves both.
+    pub const fn every(interval_ms: u64) -> Self {
+        Self { interval_ms, wait_ms: interval_ms - interval_ms / 10 }
+    }
+}
+
 impl Default for HeartbeatConfig {
     fn default() -> Self {
         Self { interval_ms: DEFAULT_INTERVAL_MS, wait_ms: DEFAULT_WAIT_MS }

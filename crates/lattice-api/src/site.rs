@@ -3,7 +3,7 @@
 //! Secrets go in through `credentials` alone and never come out; where they are kept is decided by the server.
 
 use lattice_core::ids::{Generation, SiteId};
-use lattice_core::node::class::HeartbeatPolicy;
+pub use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::secret::Secret;
 pub use lattice_core::site::{MaasPolicy, SiteProvider, SiteStatus};
 use lattice_core::time::Timestamp;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use lattice_core::heartbeat::{Registry, detector};
 use lattice_core::ids::{NodeId, SiteId};
@@ -41,11 +42,7 @@ impl Fleet {
     /// The store fails.
     pub async fn load(&self, now: Timestamp) -> Result<(), StoreError> {
         self.load_sites().await?;
-        let mut nodes = Vec::new();
-        self.store.each_node(|node| nodes.push(node)).await?;
-        for node in &nodes {
-            self.sync(node, now);
-        }
+        self.sync_all(now).await?;
         self.registry.restart_silence(now);
         Ok(())
     }
@@ -55,8 +52,10 @@ impl Fleet {
     /// # Errors
     /// The store fails; the same events may be handed in again.
     pub async fn take_in(&self, events: &[Event], now: Timestamp) -> Result<(), StoreError> {
-        if events.iter().any(|event| event.row.resource_kind == "site") {
-            self.load_sites().await?;
+        if events.iter().any(|event| event.row.resource_kind == "site") && self.load_sites().await? {
+            self.sync_all(now).await?;
+            // Agents learn a shorter interval with their next heartbeat: no verdict before one full new window.
+            self.registry.restart_silence(now);
         }
         let changed: BTreeSet<NodeId> = events
             .iter()
@@ -80,6 +79,7 @@ impl Fleet {
         self.registry.admit(node.id, node.identity_epoch, now);
         let last_heard = self.registry.last_heard(node.id).unwrap_or(now);
         self.registry.watch(node.id, detector::watch(node, self.times(node), last_heard));
+        self.registry.set_pace(node.id, Duration::from_millis(self.policy(node.site).interval_ms));
         let deadline = node.deadline.filter(|_| node.state.availability == Availability::Booting);
         self.set_deadline(node.id, deadline);
     }
@@ -99,9 +99,23 @@ impl Fleet {
         self.lock().by_time.iter().take_while(|(deadline, _)| *deadline <= now).take(limit).map(|(_, id)| *id).collect()
     }
 
-    async fn load_sites(&self) -> Result<(), StoreError> {
+    /// Whether the times of a site changed.
+    async fn load_sites(&self) -> Result<bool, StoreError> {
         let sites = self.store.sites().await?;
-        self.lock().policies = sites.into_iter().map(|site| (site.id, site.heartbeat)).collect();
+        let policies: HashMap<SiteId, HeartbeatPolicy> =
+            sites.into_iter().map(|site| (site.id, site.heartbeat)).collect();
+        let mut state = self.lock();
+        let changed = state.policies != policies;
+        state.policies = policies;
+        Ok(changed)
+    }
+
+    async fn sync_all(&self, now: Timestamp) -> Result<(), StoreError> {
+        let mut nodes = Vec::new();
+        self.store.each_node(|node| nodes.push(node)).await?;
+        for node in &nodes {
+            self.sync(node, now);
+        }
         Ok(())
     }
 

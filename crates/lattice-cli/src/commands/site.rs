@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use lattice_api::client::{get, post};
 use lattice_api::page::Page;
-use lattice_api::site::{CreateSite, PatchSite, ProbeAnswer, SiteCredentials, SiteStatus, SiteView};
+use lattice_api::site::{CreateSite, HeartbeatPolicy, PatchSite, ProbeAnswer, SiteCredentials, SiteStatus, SiteView};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
@@ -63,7 +63,7 @@ pub struct Place {
     /// Region that its nodes belong to
     #[arg(long, default_value = "default")]
     region: String,
-    /// Any other setting of the provider, such as policy.require_hw_sync=false; a value is JSON, else text
+    /// Any other setting, such as policy.require_hw_sync=false or heartbeat.interval_ms=5000; a value is JSON, else text
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     set: Vec<(String, Value)>,
     /// File with further settings of the provider, JSON or TOML
@@ -201,8 +201,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
 
 /// `heartbeat.…` is the site's own, everything else the provider's.
 async fn set(set: Set, session: &Session) -> Result<(), Failure> {
-    let (heartbeat, provider): (Vec<_>, Vec<_>) =
-        set.settings.into_iter().partition(|(key, _)| key.starts_with("heartbeat."));
+    let (heartbeat, provider): (Vec<_>, Vec<_>) = set.settings.into_iter().partition(is_heartbeat);
     let mut body = PatchSite::default();
     if !provider.is_empty() {
         let mut settings = Value::Object(Map::new());
@@ -211,12 +210,22 @@ async fn set(set: Set, session: &Session) -> Result<(), Failure> {
     }
     if !heartbeat.is_empty() {
         // The API takes the times as a whole: those that are not named stay as they are.
-        let mut times = json!({"heartbeat": session.client.site(&set.site).await?.heartbeat});
-        heartbeat.into_iter().for_each(|(key, value)| put(&mut times, &key, value));
-        body.heartbeat = serde_json::from_value(times["heartbeat"].take())
-            .map_err(|error| Failure::refused("these are no heartbeat times").because(error.to_string()))?;
+        body.heartbeat = Some(times(session.client.site(&set.site).await?.heartbeat, heartbeat)?);
     }
     patch(&set.site, &body, session).await
+}
+
+/// Whether a setting is the site's own: `heartbeat.interval_ms`.
+fn is_heartbeat((key, _): &(String, Value)) -> bool {
+    key.starts_with("heartbeat.")
+}
+
+/// Heartbeat times with some of them changed.
+fn times(before: HeartbeatPolicy, changes: Vec<(String, Value)>) -> Result<HeartbeatPolicy, Failure> {
+    let mut times = json!({"heartbeat": before});
+    changes.into_iter().for_each(|(key, value)| put(&mut times, &key, value));
+    serde_json::from_value(times["heartbeat"].take())
+        .map_err(|error| Failure::refused("these are no heartbeat times").because(error.to_string()))
 }
 
 async fn patch(site: &str, body: &PatchSite, session: &Session) -> Result<(), Failure> {
@@ -264,10 +273,12 @@ fn create(place: Place, mut provider: Value) -> Result<CreateSite, Failure> {
             put(&mut provider, &key, value);
         }
     }
-    for (key, value) in place.set {
+    let (heartbeat, settings): (Vec<_>, Vec<_>) = place.set.into_iter().partition(is_heartbeat);
+    for (key, value) in settings {
         put(&mut provider, &key, value);
     }
-    Ok(CreateSite { name: place.name, region_code: place.region, provider, heartbeat: None })
+    let heartbeat = (!heartbeat.is_empty()).then(|| times(HeartbeatPolicy::default(), heartbeat)).transpose()?;
+    Ok(CreateSite { name: place.name, region_code: place.region, provider, heartbeat })
 }
 
 fn put_given(target: &mut Value, key: &str, value: Option<String>) {

@@ -16,6 +16,8 @@ const CHUNK: usize = 1024;
 const VACANT: i64 = i64::MAX;
 /// In `silence_ms`: silence is not judged.
 const UNWATCHED: u32 = u32::MAX;
+/// In `pace_ms`: nobody said how often the node is to be heard.
+const NO_PACE: u32 = 0;
 const NO_SESSION: u64 = 0;
 
 /// The nodes that heartbeats may come from.
@@ -36,6 +38,7 @@ struct Directory {
 struct Chunk {
     heard: [AtomicI64; CHUNK],
     silence_ms: [AtomicU32; CHUNK],
+    pace_ms: [AtomicU32; CHUNK],
     slots: [Mutex<Slot>; CHUNK],
     /// Heartbeats accepted from all that ever sat here.
     beats: AtomicU64,
@@ -215,6 +218,7 @@ impl Registry {
         }
         handle.heard().store(VACANT, Ordering::Relaxed);
         handle.silence_ms().store(UNWATCHED, Ordering::Relaxed);
+        handle.pace_ms().store(NO_PACE, Ordering::Relaxed);
         directory.vacant.push(slot);
         true
     }
@@ -235,6 +239,13 @@ impl Registry {
         handle.slot().report_return = watch.report_return;
         handle.silence_ms().store(silence_ms, Ordering::Relaxed);
         Some(handle.last_heard())
+    }
+
+    /// Says how often `node` is to be heard, by its site's policy; [`Handle::pace`] tells it to each heartbeat.
+    pub fn set_pace(&self, node: NodeId, interval: Duration) {
+        let Some(handle) = self.handle(node) else { return };
+        let pace_ms = u32::try_from(interval.as_millis()).unwrap_or(u32::MAX);
+        handle.pace_ms().store(pace_ms, Ordering::Relaxed);
     }
 
     /// Lets every silence count from `now` at the earliest: after a start or a takeover no verdict falls before one
@@ -352,6 +363,7 @@ impl Chunk {
         Self {
             heard: std::array::from_fn(|_| AtomicI64::new(VACANT)),
             silence_ms: std::array::from_fn(|_| AtomicU32::new(UNWATCHED)),
+            pace_ms: std::array::from_fn(|_| AtomicU32::new(NO_PACE)),
             slots: std::array::from_fn(|_| Mutex::default()),
             beats: AtomicU64::new(0),
         }
@@ -359,6 +371,12 @@ impl Chunk {
 }
 
 impl Handle {
+    /// How often the node is to be heard; `None` while nobody said.
+    pub fn pace(&self) -> Option<Duration> {
+        let pace_ms = self.pace_ms().load(Ordering::Relaxed);
+        (pace_ms != NO_PACE).then(|| Duration::from_millis(u64::from(pace_ms)))
+    }
+
     /// Whether a certificate of `epoch` still stands for the node.
     ///
     /// # Errors
@@ -426,6 +444,10 @@ impl Handle {
     fn silence_ms(&self) -> &AtomicU32 {
         &self.chunk.silence_ms[usize::from(self.at)]
     }
+
+    fn pace_ms(&self) -> &AtomicU32 {
+        &self.chunk.pace_ms[usize::from(self.at)]
+    }
 }
 
 fn lock(slot: &Mutex<Slot>) -> MutexGuard<'_, Slot> {
@@ -466,6 +488,19 @@ mod tests {
         let mut silent = Vec::new();
         registry.silent(now, &mut silent);
         silent.iter().map(|silence| silence.node).collect()
+    }
+
+    #[test]
+    fn the_pace_of_a_node_is_what_was_said_last_and_goes_with_the_node() {
+        let registry = Registry::new();
+        registry.admit(node(0), 1, T0);
+        let pace = || registry.handle(node(0)).and_then(|handle| handle.pace());
+        assert_eq!(pace(), None);
+        registry.set_pace(node(0), Duration::from_millis(500));
+        assert_eq!(pace(), Some(Duration::from_millis(500)));
+        registry.remove(node(0));
+        registry.admit(node(0), 1, T0);
+        assert_eq!(pace(), None, "another tenant of the slot");
     }
 
     #[test]

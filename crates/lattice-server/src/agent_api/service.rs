@@ -41,7 +41,7 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// Serials, sessions, correlation ids.
     pub ids: Arc<dyn IdSource>,
-    /// How agents are to behave.
+    /// How agents are to behave whose site does not say it.
     pub policy: AgentPolicy,
 }
 
@@ -221,7 +221,8 @@ impl AgentService {
         self.parts.registry.admit(node, granted.epoch, at);
         let identity = self.issue(&csr, node, granted, at)?;
         debug!(node_id = %node, %peer, not_after = %identity.not_after, "certificate issued");
-        Ok(json(StatusCode::OK, &EnrollResponse { node_id: node, identity, heartbeat: self.parts.policy.heartbeat }))
+        let heartbeat = self.pace(self.parts.registry.handle(node).as_ref());
+        Ok(json(StatusCode::OK, &EnrollResponse { node_id: node, identity, heartbeat }))
     }
 
     async fn renew(&self, caller: Caller<'_>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Refusal> {
@@ -245,7 +246,7 @@ impl AgentService {
         self.parts.events.register(Registration { node, session, request: body, peer, at }).await?;
         caller.handle.open_session(session, vitals, at).map_err(|refused| Refusal::Registry { node, refused })?;
         debug!(node_id = %node, %peer, "session opened");
-        let heartbeat = self.parts.policy.heartbeat;
+        let heartbeat = self.pace(Some(caller.handle));
         Ok(json(StatusCode::OK, &RegisterResponse { session, heartbeat }))
     }
 
@@ -269,9 +270,18 @@ impl AgentService {
             Box::pin(self.report(&caller, heard, body)).await?;
             caller.handle.settle();
         }
-        self.park(wait).await;
-        let next_interval_ms = self.parts.policy.heartbeat.interval_ms;
+        // An agent that registered under a slower policy may ask to be parked for longer than it may be silent now.
+        self.park(wait.min(Duration::from_millis(self.pace(Some(caller.handle)).wait_ms))).await;
+        let next_interval_ms = self.pace(Some(caller.handle)).interval_ms;
         Ok(json(StatusCode::OK, &HeartbeatResponse { next_interval_ms, holder: None }))
+    }
+
+    /// How the node is to send heartbeats: as its site says, else as the server does.
+    fn pace(&self, handle: Option<&Handle>) -> HeartbeatConfig {
+        match handle.and_then(Handle::pace) {
+            Some(interval) => HeartbeatConfig::every(u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)),
+            None => self.parts.policy.heartbeat,
+        }
     }
 
     async fn report(&self, caller: &Caller<'_>, heard: Heard, body: HeartbeatRequest) -> Result<(), Refusal> {

@@ -96,7 +96,8 @@ impl Shown for NodeView {
                 ),
                 ("memory", format!("{} MiB", host.memory_mib)),
                 ("cpus", host.cpus.to_string()),
-                ("os", format!("{}, kernel {}", host.os, host.kernel)),
+                ("os", host.os.clone()),
+                ("kernel", host.kernel.clone()),
             ]));
         }
         if let Some(provider) = &self.provider {
