@@ -158,7 +158,7 @@ pub enum NodeVerb {
     Disable,
     /// Give a disabled node back.
     Enable,
-    /// Boot it again through its provider.
+    /// It is booted again, by hand until jobs do it: it fails unless its agent registers in time.
     Reboot,
     /// Block it from scheduling until it is proven healthy.
     Quarantine,

@@ -41,7 +41,7 @@ pub enum Command {
     Disable(Act),
     /// Give a disabled node back
     Enable(Act),
-    /// Boot a node again through its provider
+    /// Say that a node is booted again, by hand: it fails unless its agent registers in time
     Reboot(Wait),
     /// Take a node out of scheduling for good; its identity stays
     Retire(Retire),

@@ -196,7 +196,7 @@ pub fn withdraw(known: &Known, request: &Request) -> Result<Planned, Refused> {
     known.simple(request, NodeEvent::Status(StatusEvent::Withdraw))
 }
 
-/// Boots it again through its provider.
+/// Says that it is being booted again, by hand until jobs do it: it fails unless its agent registers in time.
 ///
 /// # Errors
 /// Not unknown, drained, down or failed.

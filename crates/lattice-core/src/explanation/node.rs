@@ -135,7 +135,7 @@ impl Story<'_> {
             }
             Availability::Failed => {
                 self.unmet("its boot failed".to_owned(), since, "operator");
-                self.run(format!("lattice node reboot {host} --yes"), "boots it again through its provider");
+                self.run(format!("lattice node reboot {host} --yes"), "says that you power-cycle it now: nothing does that for you yet; it fails unless its agent registers in time");
             }
         }
     }
@@ -198,7 +198,7 @@ impl Story<'_> {
                         "see that {host} is powered and that lattice-agent runs on it: it comes back by itself"
                     ),
                 });
-                self.run(format!("lattice node reboot {host} --yes"), "boots it again through its provider");
+                self.run(format!("lattice node reboot {host} --yes"), "says that you power-cycle it now: nothing does that for you yet; it fails unless its agent registers in time");
                 self.run(
                     format!("lattice node bootstrap {host}"),
                     "gives its host a new identity, if its certificate expired or was revoked",
@@ -206,7 +206,7 @@ impl Story<'_> {
             }
             Some(DownCause::CriticalHardware) => {
                 self.unmet("its BMC reports a critical hardware failure".to_owned(), since, "hardware");
-                self.run(format!("lattice node reboot {host} --yes"), "boots it again after the repair");
+                self.run(format!("lattice node reboot {host} --yes"), "says that you power-cycle it now: nothing does that for you yet; it fails unless its agent registers in time");
             }
             Some(DownCause::Disabled) => {
                 // The hold says who and why.
