@@ -1,5 +1,6 @@
 //! `lattice dev` in this process: machines with mishaps become active, an agent that dies is seen Degraded and back,
 //! and a region that exists is taken as it is.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
 //! A defect that ends a turn by a panic stops neither the driver nor, for good, the job.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 #[allow(dead_code, reason = "each test binary uses a part of the harness")]
 mod harness;

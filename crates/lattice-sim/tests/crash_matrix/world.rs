@@ -179,7 +179,7 @@ impl World {
             store: Store::open(StoreConfig::memory()).await.unwrap(),
             region,
             secrets,
-            site: site(&*ids, provider),
+            site: site(&ids, provider),
             job: JobId::generate(&*ids, START),
             node: NodeId::generate(&*ids, START),
             label: hardware.label.clone(),
