@@ -19,6 +19,7 @@ pub(crate) mod nodes;
 mod onboardings;
 mod rows;
 mod server;
+mod site_credentials;
 mod site_rules;
 pub(crate) mod sites;
 mod skus;

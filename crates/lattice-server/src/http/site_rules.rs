@@ -1,14 +1,11 @@
 //! What a site must look like, and where its secrets are kept: pure.
 
-use lattice_api::site::{PatchSite, SiteCredentials};
+use lattice_api::site::PatchSite;
 use lattice_core::ids::SiteId;
-use lattice_core::secret::Secret;
 use lattice_core::site::{Site, SiteProvider};
 use lattice_core::time::Timestamp;
-use lattice_providers::secret::{SecretObject, SecretPath};
 use serde_json::Value;
 
-use super::NewSecrets;
 use crate::error::{Answer, Refusal};
 
 /// The fields of each kind that name where a secret is kept, and the last part of that path. spec: S5 3.2
@@ -164,69 +161,4 @@ fn check_url(field: &str, text: &str) -> Answer<()> {
     }
     let problem = "must be an address such as https://10.0.0.1:5240/MAAS, without a login and without a query";
     Err(Refusal::invalid(field, problem))
-}
-
-/// Where every secret that a provider needs is kept.
-pub fn secret_paths(provider: &SiteProvider) -> Answer<Vec<SecretPath>> {
-    let texts = match provider {
-        SiteProvider::Manual => return Ok(Vec::new()),
-        SiteProvider::Maas(maas) => [&maas.api_token_path, &maas.default_power_creds_path, &maas.deploy_password_path],
-        SiteProvider::Lxd(lxd) => [&lxd.client_cert_path, &lxd.client_key_path, &lxd.server_cert_path],
-    };
-    texts.into_iter().map(|text| path(text)).collect()
-}
-
-fn path(text: &str) -> Answer<SecretPath> {
-    text.parse().map_err(|_| Refusal::invalid("provider", "has a path of a secret that cannot be one"))
-}
-
-/// The secrets of a request, each with its place; refused when the site's kind does not take one of them.
-pub fn credentials(site: &Site, given: &SiteCredentials) -> Answer<NewSecrets> {
-    let maas = [
-        ("api_token", given.api_token.is_some()),
-        ("power", given.power.is_some()),
-        ("deploy_password", given.deploy_password.is_some()),
-    ];
-    let lxd = [
-        ("client_certificate_pem", given.client_certificate_pem.is_some()),
-        ("client_key_pem", given.client_key_pem.is_some()),
-        ("server_certificate_pem", given.server_certificate_pem.is_some()),
-    ];
-    let foreign: Vec<(&str, bool)> = match &site.provider {
-        SiteProvider::Maas(_) => lxd.to_vec(),
-        SiteProvider::Lxd(_) => maas.to_vec(),
-        SiteProvider::Manual => maas.into_iter().chain(lxd).collect(),
-    };
-    if let Some((field, _)) = foreign.iter().find(|(_, is_given)| *is_given) {
-        return Err(Refusal::invalid(field, format!("has no meaning at a {} site", site.provider.kind())));
-    }
-    let mut secrets = Vec::new();
-    match &site.provider {
-        SiteProvider::Manual => {}
-        SiteProvider::Maas(maas) => {
-            put(&mut secrets, &maas.api_token_path, "token", given.api_token.as_ref())?;
-            put(&mut secrets, &maas.deploy_password_path, "pass", given.deploy_password.as_ref())?;
-            if let Some(power) = &given.power {
-                let object =
-                    [("user".to_owned(), Secret::new(power.user.clone())), ("pass".to_owned(), power.pass.clone())];
-                secrets.push((path(&maas.default_power_creds_path)?, SecretObject::from(object)));
-            }
-        }
-        SiteProvider::Lxd(lxd) => {
-            put(&mut secrets, &lxd.client_cert_path, "pem", given.client_certificate_pem.as_ref())?;
-            put(&mut secrets, &lxd.client_key_path, "pem", given.client_key_pem.as_ref())?;
-            put(&mut secrets, &lxd.server_cert_path, "pem", given.server_certificate_pem.as_ref())?;
-        }
-    }
-    if secrets.is_empty() {
-        return Err(Refusal::invalid("api_token", "or another credential must be given: there is none in the body"));
-    }
-    Ok(secrets)
-}
-
-fn put(secrets: &mut NewSecrets, at: &str, name: &str, secret: Option<&Secret<String>>) -> Answer<()> {
-    if let Some(secret) = secret {
-        secrets.push((path(at)?, SecretObject::from([(name.to_owned(), secret.clone())])));
-    }
-    Ok(())
 }

@@ -5,7 +5,7 @@ use axum::extract::{MatchedPath, Path, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use lattice_api::page::{Page, PageQuery};
-use lattice_api::site::{CreateSite, PatchSite, ProbeAnswer, SiteCredentials, SiteStatus, SiteView};
+use lattice_api::site::{CreateSite, PatchSite, SiteStatus, SiteView};
 use lattice_core::change::Change;
 use lattice_core::explain::{Code, NextAction};
 use lattice_core::ids::{Generation, SiteId};
@@ -14,7 +14,8 @@ use lattice_core::site::{Site, SiteProvider};
 use super::App;
 use super::extract::{NoBody, Query, Write, page_request};
 use super::rows::{find_site, site_of};
-use super::site_rules::{credentials, patched, provider, secret_paths};
+use super::site_credentials::secret_paths;
+use super::site_rules::{patched, provider};
 use crate::error::{Answer, Refusal};
 
 /// Which sites a path shows: all, or those of one kind.
@@ -26,7 +27,8 @@ fn is_shown(path: &MatchedPath, site: &Site) -> bool {
     }
 }
 
-async fn find(app: &App, path: &MatchedPath, text: &str) -> Answer<Site> {
+/// The site of that id or name, if the path shows its kind.
+pub async fn find(app: &App, path: &MatchedPath, text: &str) -> Answer<Site> {
     let site = find_site(app, text).await?;
     if is_shown(path, &site) { Ok(site) } else { Err(Refusal::not_found("site", text)) }
 }
@@ -157,47 +159,4 @@ async fn change<B: Send + Sync>(app: &App, site: Site, write: &Write<B>, patch: 
         write.commit(app, request.commit(Vec::new(), vec![Change::Site(Box::new(after))])).await?;
     }
     view(app, site_of(app, id).await?).await.map(Json)
-}
-
-/// Tries secrets at the provider, then keeps them. Nothing is kept that the provider did not accept. spec: S5 3.4
-pub async fn write_credentials(
-    State(app): State<App>,
-    path: MatchedPath,
-    Path(site): Path<String>,
-    write: Write<SiteCredentials>,
-) -> Answer<Json<ProbeAnswer>> {
-    let site = find(&app, &path, &site).await?;
-    let fresh = credentials(&site, &write.body)?;
-    let probed = app.prober.probe(&site, &fresh).await.map_err(|failed| {
-        Refusal::new(Code::Provider, format!("site {} did not accept the credentials", site.name))
-            .because(failed.why)
-            .next(NextAction::Fix { what: "check the address and the credentials; nothing was kept".to_owned() })
-    })?;
-    let names: Vec<String> = fresh.iter().map(|(path, _)| path.to_string()).collect();
-    for (path, object) in fresh {
-        app.secrets.write(&path, object).await.map_err(|error| Refusal::explained(&error))?;
-    }
-    let note = Change::Note {
-        name: "site.credentials_written".to_owned(),
-        resource: lattice_core::change::Resource::Site(site.id),
-        detail: names.join(", "),
-    };
-    let request = write.request(&*app.ids, "");
-    write.commit(&app, request.commit(Vec::new(), vec![note])).await?;
-    Ok(Json(ProbeAnswer { ok: true, version: probed.version, details: probed.details, at: write.at }))
-}
-
-/// Tries a site with the secrets that it has.
-pub async fn probe(
-    State(app): State<App>,
-    path: MatchedPath,
-    Path(site): Path<String>,
-    write: Write<NoBody>,
-) -> Answer<Json<ProbeAnswer>> {
-    let site = find(&app, &path, &site).await?;
-    let answer = match app.prober.probe(&site, &Vec::new()).await {
-        Ok(probed) => ProbeAnswer { ok: true, version: probed.version, details: probed.details, at: write.at },
-        Err(failed) => ProbeAnswer { ok: false, version: None, details: vec![failed.why], at: write.at },
-    };
-    Ok(Json(answer))
 }

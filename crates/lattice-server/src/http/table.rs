@@ -21,7 +21,8 @@ use lattice_core::actor::Role;
 
 use super::surface::{Access, Route, Surface};
 use super::{
-    audit, backup, events, fleet, holds, jobs, node_verbs, nodes, onboardings, server, sites, skus, timeline, tokens,
+    audit, backup, events, fleet, holds, jobs, node_verbs, nodes, onboardings, server, site_credentials, sites, skus,
+    timeline, tokens,
 };
 use crate::metrics::OPENMETRICS;
 
@@ -192,12 +193,12 @@ fn site_routes(surface: Surface) -> Surface {
                 Route::post(credentials, ADMIN, "Try secrets at the provider, then keep them")
                     .takes::<SiteCredentials>()
                     .answers::<ProbeAnswer>(200, "What the provider said"),
-                sites::write_credentials,
+                site_credentials::write,
             )
             .route(
                 Route::post(probe, ADMIN, "Try a site with its secrets")
                     .answers::<ProbeAnswer>(200, "What the provider said, or why it could not be asked"),
-                sites::probe,
+                site_credentials::probe,
             );
     }
     surface
