@@ -8,7 +8,7 @@ use lattice_core::change::Change;
 use lattice_core::credential::EnrollmentToken;
 use lattice_core::failure::FailureClass;
 use lattice_core::ids::{Generation, IdSource, JobId, NodeId, TokenId};
-use lattice_core::job::StageError;
+use lattice_core::job::{JobInput, StageError};
 use lattice_core::secret::{Secret, Wipe, token_hash};
 use lattice_core::time::Timestamp;
 use lattice_providers::secret::{SecretError, SecretObject, SecretPath};
@@ -93,15 +93,22 @@ pub async fn usable_token(ctx: &Context<'_>) -> Result<Option<EnrollmentToken>, 
     Ok(token.filter(|token| token.check(ctx.node.id, ctx.now).is_ok()))
 }
 
-/// The token that a job's stage issued.
+/// The token that a job's stage issued; of a manual onboarding, the newest that an operator was given for it.
 ///
 /// # Errors
 /// The store cannot be read.
 pub async fn token_of(ctx: &Context<'_>) -> Result<Option<EnrollmentToken>, StageError> {
-    match ctx.job.outputs.token {
-        Some(id) => ctx.tools.store.enrollment_token(id).await.map_err(store_error),
-        None => Ok(None),
+    let noted = match ctx.job.outputs.token {
+        Some(id) => ctx.tools.store.enrollment_token(id).await.map_err(store_error)?,
+        None => None,
+    };
+    let is_good = noted.as_ref().is_some_and(|token| token.revoked_at.is_none());
+    if is_good || !matches!(ctx.job.input, JobInput::OnboardManual { .. }) {
+        return Ok(noted);
     }
+    let tokens = ctx.tools.store.enrollment_tokens_of(ctx.node.id).await.map_err(store_error)?;
+    let given = tokens.into_iter().filter(|token| token.job == Some(ctx.job.id) && token.revoked_at.is_none());
+    Ok(given.max_by_key(|token| token.issued_at).or(noted))
 }
 
 /// Keeps secrets of a job until they are used.

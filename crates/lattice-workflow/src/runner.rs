@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use lattice_core::change::Change;
 use lattice_core::ids::JobId;
-use lattice_core::job::{Flow, Input, Job, JobStatus, Next, ParkedFor, StageEvent, next, step};
+use lattice_core::job::{Flow, Input, Job, JobInput, JobStatus, Next, ParkedFor, StageEvent, flow_for, next, step};
 use lattice_core::node::{Availability, Node};
 use lattice_core::site::Site;
 use lattice_core::time::Timestamp;
@@ -19,7 +19,6 @@ use tracing::warn;
 
 use crate::crash::Crashed;
 use crate::enrollment::job_secrets;
-use crate::flow_of::flow_of;
 use crate::stage::NodeAsk;
 use crate::tools::Tools;
 
@@ -130,7 +129,7 @@ impl Runner {
         }
         let parked = |job: Job| Turn::Parked { why: ParkedFor::KnownStage, job: Arc::new(job) };
         let Some(site) = self.tools.site(job.site, now).await? else { return Ok(parked(job)) };
-        let Some(flow) = flow_of(&job, &site, &self.tools.limits) else { return Ok(parked(job)) };
+        let flow = flow_for(&job.input, &site);
         let Some(node) = self.tools.store.node(job.node).await? else { return Ok(parked(job)) };
         let mut work = Work::new(Arc::clone(&self.tools), job, node, site, flow);
         work.take_up(occasion, now).await;
@@ -200,7 +199,7 @@ impl Work {
 
     /// The job failed, and its own agent is there and healthy nevertheless. spec: S5 4.13
     fn may_be_late_success(&self) -> bool {
-        let has_token = self.job.outputs.token.is_some();
+        let has_token = self.job.outputs.token.is_some() || matches!(self.job.input, JobInput::OnboardManual { .. });
         let is_healthy = self.node.state.availability == Availability::Ready;
         self.job.state.status.is_failed() && has_token && is_healthy
     }
@@ -210,7 +209,7 @@ impl Work {
         // Only `Op` is refused, and operators' requests do not come this way.
         match step(&self.flow, &self.job.state, input, now) {
             Ok(Some(state)) => {
-                self.job.state = state;
+                self.job.take_state(state);
                 true
             }
             Ok(None) | Err(_) => false,

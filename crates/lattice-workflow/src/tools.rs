@@ -51,10 +51,6 @@ pub struct Limits {
     pub observe: Duration,
     /// How long a site's row is taken for fresh: a change of its settings works after that.
     pub site_cache: Duration,
-    /// How long the allocations of a drained node may take to end.
-    pub drain_patience: Duration,
-    /// Life of the token in a manual bootstrap command.
-    pub manual_token_ttl: Duration,
 }
 
 impl Default for Limits {
@@ -64,8 +60,6 @@ impl Default for Limits {
             act: Duration::from_secs(120),
             observe: Duration::from_secs(60),
             site_cache: Duration::from_secs(1),
-            drain_patience: Duration::from_secs(24 * 3_600),
-            manual_token_ttl: Duration::from_secs(24 * 3_600),
         }
     }
 }

@@ -6,8 +6,9 @@ mod harness;
 use std::collections::BTreeMap;
 
 use harness::{Driven, World};
+use lattice_core::command::job::{Asked, act};
 use lattice_core::ids::NodeId;
-use lattice_core::job::{Disposal, Job, JobInput, JobStatus, StageEventStatus};
+use lattice_core::job::{Decisions, Disposal, Job, JobInput, JobStatus, OperatorAction, StageEventStatus};
 use lattice_core::node::{Availability, NodeState, Status};
 use lattice_providers::machine::fake::FakeCall;
 use lattice_workflow::crash::CrashPlan;
@@ -212,17 +213,10 @@ async fn a_cancelled_onboarding_leaves_nothing_behind() {
     let job = world.onboard(NAME, lxd()).await;
     world.drive(job.id, CrashPlan::never(), async |_| {}).await;
     let stopped: Job = world.job(job.id).await;
-    let flow = lattice_workflow::flow_of::flow_of(&stopped, &world.site, &Default::default()).unwrap();
-    let op = lattice_core::job::Op {
-        request_id: lattice_core::ids::OpId::generate(&*world.ids, harness::START),
-        action: lattice_core::job::OperatorAction::Cancel,
-        observed: None,
-        decisions: Default::default(),
-        lease_until: None,
-    };
-    let change =
-        lattice_workflow::jobs::operated(&stopped, &flow, &op, lattice_core::time::Clock::now(&*world.clock)).unwrap();
-    world.commit(vec![change.unwrap()], vec![]).await;
+    let node = world.node(job.node).await;
+    let asked = Asked { action: OperatorAction::Cancel, decisions: Decisions::default(), observed: None };
+    let planned = act(&world.request(), &stopped, &node, &world.site, &asked).unwrap().unwrap();
+    world.commit(planned.commit.changes, planned.commit.guards).await;
     let driven = world.drive(job.id, CrashPlan::never(), async |_| {}).await;
     assert_eq!(driven.job.state.status, JobStatus::Cancelled, "{:?}", driven.job.state);
     assert_eq!(world.node(job.node).await.state.status, Status::Deleted);

@@ -6,7 +6,7 @@ use super::{Planned, Refused, Request};
 use crate::change::{Change, Guard, NodeAction, NodeChange};
 use crate::credential::EnrollmentToken;
 use crate::ids::{Generation, NodeId, TokenId};
-use crate::job::{JobInput, JobKind, NewJob};
+use crate::job::{JobInput, NewJob};
 use crate::node::{Availability, Node, NodeClass, NodeState, OnboardingMode, Status};
 use crate::site::{Site, SiteProvider, SiteStatus};
 use crate::sku::Sku;
@@ -46,7 +46,7 @@ pub fn manual(request: &Request, new: &NewNode, token: &DrawnToken) -> Result<Pl
     }
     let mut node = row(request, new, OnboardingMode::Manual, Status::BootstrapIssued)?;
     let input = JobInput::OnboardManual { hostname: node.hostname.clone() };
-    let job = NewJob { kind: JobKind::Onboarding, node: &node, site: new.site, input, batch: None }.build(request);
+    let mut job = NewJob { node: &node, site: new.site, input, batch: None }.build(request);
     node.owning_job = Some(job.id);
     let issued = EnrollmentToken {
         id: TokenId::generate(request.ids, request.now),
@@ -61,6 +61,7 @@ pub fn manual(request: &Request, new: &NewNode, token: &DrawnToken) -> Result<Pl
         revoked_at: None,
         generation: Generation::FIRST,
     };
+    job.outputs.token = Some(issued.id);
     let mut planned = onboarding(request, node, job);
     planned.commit.changes.push(Change::EnrollmentToken(issued));
     Ok(planned)
@@ -87,7 +88,7 @@ pub fn maas(request: &Request, new: &NewNode, ipmi_ip: &str, pxe_mac: Option<Str
     let mut node = row(request, new, OnboardingMode::Maas, Status::Enrolling)?;
     node.bmc_address = Some(address.to_string());
     let input = JobInput::OnboardMaas { hostname: node.hostname.clone(), ipmi_ip: address.to_string(), pxe_mac };
-    let job = NewJob { kind: JobKind::Onboarding, node: &node, site: new.site, input, batch: None }.build(request);
+    let job = NewJob { node: &node, site: new.site, input, batch: None }.build(request);
     node.owning_job = Some(job.id);
     Ok(onboarding(request, node, job))
 }
@@ -105,7 +106,7 @@ pub fn lxd(request: &Request, new: &NewNode) -> Result<Planned, Refused> {
     }
     let mut node = row(request, new, OnboardingMode::Lxd, Status::Enrolling)?;
     let input = JobInput::OnboardLxd { hostname: node.hostname.clone() };
-    let job = NewJob { kind: JobKind::Onboarding, node: &node, site: new.site, input, batch: None }.build(request);
+    let job = NewJob { node: &node, site: new.site, input, batch: None }.build(request);
     node.owning_job = Some(job.id);
     Ok(onboarding(request, node, job))
 }

@@ -67,7 +67,7 @@ pub fn act(
     site: &Site,
     asked: &Asked,
 ) -> Result<Option<Planned>, ActRefused> {
-    let flow = flow_for(&job.input, node.mode, site);
+    let flow = flow_for(&job.input, site);
     let op = Op {
         request_id: request.op,
         action: asked.action,
@@ -102,7 +102,9 @@ pub fn act(
 fn successor(job: &Job, state: JobState, now: Timestamp) -> Job {
     let finished_at = state.status.is_terminal().then_some(now);
     // An action on a live job fences its turn off, but the lease stays until it ends: what follows begins after it.
-    Job { state, finished_at, updated_at: now, generation: job.generation.next(), ..job.clone() }
+    let mut after = Job { finished_at, updated_at: now, generation: job.generation.next(), ..job.clone() };
+    after.take_state(state);
+    after
 }
 
 /// The node's moves that go with the job's, folded into one change.

@@ -2,7 +2,7 @@
 
 use super::{Planned, Refused, Request};
 use crate::change::{Change, Guard, NodeAction, NodeChange};
-use crate::job::{Disposal, Job, JobInput, JobKind, JobStatus, NewJob};
+use crate::job::{Disposal, Job, JobInput, JobStatus, NewJob};
 use crate::node::availability::AvailabilityEvent;
 use crate::node::machine::{Facts, Health, Moved, NodeEvent, decide};
 use crate::node::status::{Owner, StatusEvent};
@@ -67,15 +67,9 @@ impl Known<'_> {
     }
 
     /// Moves the node and creates the job that owns it, in one commit.
-    fn with_job(
-        &self,
-        request: &Request,
-        event: NodeEvent,
-        kind: JobKind,
-        input: JobInput,
-    ) -> Result<Planned, Refused> {
+    fn with_job(&self, request: &Request, event: NodeEvent, input: JobInput) -> Result<Planned, Refused> {
         self.not_busy()?;
-        let job = NewJob { kind, node: self.node, site: self.site, input, batch: None }.build(request);
+        let job = NewJob { node: self.node, site: self.site, input, batch: None }.build(request);
         let facts = Facts { job: Some(job.id), ..self.facts(request) };
         let mut moved = decide(self.node, event, &facts, request.now)?;
         moved.change.after.owning_job = Some(job.id);
@@ -100,7 +94,7 @@ fn planned(node: &Node, request: &Request, moved: Moved, job: Option<Job>) -> Pl
 /// Not ready or degraded, enrolling, being retired, or owned by another job.
 pub fn drain(known: &Known, request: &Request, urgent: bool) -> Result<Planned, Refused> {
     let event = if urgent { AvailabilityEvent::DrainUrgently } else { AvailabilityEvent::Drain };
-    known.with_job(request, NodeEvent::Availability(event), JobKind::Drain, JobInput::Drain { urgent })
+    known.with_job(request, NodeEvent::Availability(event), JobInput::Drain { urgent })
 }
 
 /// Takes a draining or drained node back. Its health check must pass.
@@ -169,7 +163,7 @@ pub fn recover(known: &Known, request: &Request) -> Result<Planned, Refused> {
 /// # Errors
 /// Not active, offline or quarantined; or owned by another job.
 pub fn retire(known: &Known, request: &Request, disposal: Disposal) -> Result<Planned, Refused> {
-    known.with_job(request, NodeEvent::Status(StatusEvent::Retire), JobKind::Retire, JobInput::Retire { disposal })
+    known.with_job(request, NodeEvent::Status(StatusEvent::Retire), JobInput::Retire { disposal })
 }
 
 /// Takes a retired node back, same identity.
@@ -185,7 +179,7 @@ pub fn reactivate(known: &Known, request: &Request) -> Result<Planned, Refused> 
 /// # Errors
 /// Not retired, or owned by another job.
 pub fn remove(known: &Known, request: &Request) -> Result<Planned, Refused> {
-    known.with_job(request, NodeEvent::Status(StatusEvent::Remove), JobKind::Remove, JobInput::Remove)
+    known.with_job(request, NodeEvent::Status(StatusEvent::Remove), JobInput::Remove)
 }
 
 /// Withdraws a bootstrap that nobody used.
@@ -212,8 +206,8 @@ pub fn reboot(known: &Known, request: &Request) -> Result<Planned, Refused> {
 pub fn resume(known: &Known, request: &Request) -> Result<ResumeNode, Refused> {
     let node = known.node;
     let wanted = match node.state.status {
-        Status::Draining => Some((JobKind::Retire, JobInput::Retire { disposal: Disposal::Keep })),
-        Status::Removing => Some((JobKind::Remove, JobInput::Remove)),
+        Status::Draining => Some(JobInput::Retire { disposal: Disposal::Keep }),
+        Status::Removing => Some(JobInput::Remove),
         Status::BootstrapIssued
         | Status::Enrolling
         | Status::Active
@@ -229,10 +223,10 @@ pub fn resume(known: &Known, request: &Request) -> Result<ResumeNode, Refused> {
             JobStatus::Completed | JobStatus::Cancelled | JobStatus::Reconciled => {}
         }
     }
-    let Some((kind, input)) = wanted else {
+    let Some(input) = wanted else {
         return Err(Refused::NothingToResume { hostname: node.hostname.clone(), state: node.state });
     };
-    let job = NewJob { kind, node, site: known.site, input, batch: None }.build(request);
+    let job = NewJob { node, site: known.site, input, batch: None }.build(request);
     let mut after = node.successor(request.now);
     after.owning_job = Some(job.id);
     let change = NodeChange {

@@ -9,7 +9,7 @@ use crate::actor::Actor;
 use crate::change::{Change, JobChange};
 use crate::command::Request;
 use crate::ids::{BatchId, CorrelationId, Generation, JobId, NodeId, SiteId, TokenId};
-use crate::node::{Node, OnboardingMode, PowerFact};
+use crate::node::{Node, PowerFact};
 use crate::site::{MaasPolicy, Site, SiteProvider};
 use crate::time::Timestamp;
 
@@ -266,11 +266,21 @@ pub enum StageEventStatus {
     Skipped,
 }
 
+impl JobInput {
+    /// What a job that was asked this is for.
+    pub const fn kind(&self) -> JobKind {
+        match self {
+            Self::OnboardMaas { .. } | Self::OnboardLxd { .. } | Self::OnboardManual { .. } => JobKind::Onboarding,
+            Self::Drain { .. } => JobKind::Drain,
+            Self::Retire { .. } => JobKind::Retire,
+            Self::Remove => JobKind::Remove,
+        }
+    }
+}
+
 /// A job that is about to be created.
 #[derive(Debug, Clone)]
 pub struct NewJob<'a> {
-    /// What it is for.
-    pub kind: JobKind,
     /// On which node.
     pub node: &'a Node,
     /// At which site.
@@ -285,10 +295,10 @@ impl NewJob<'_> {
     /// The row of the new job: pending, at the first stage of its flow.
     pub fn build(self, request: &Request) -> Job {
         let id = JobId::generate(request.ids, request.now);
-        let flow = flow_for(&self.input, self.node.mode, self.site);
+        let flow = flow_for(&self.input, self.site);
         Job {
             id,
-            kind: self.kind,
+            kind: self.input.kind(),
             node: self.node.id,
             site: self.node.site,
             batch: self.batch,
@@ -313,9 +323,13 @@ impl NewJob<'_> {
 /// How long a drain may last before an operator is asked: a day, the longest that work on a node usually takes.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(86_400);
 
+/// Life of the token in a manual bootstrap command. The built-in site has no policy of its own, so it is the default of
+/// those that have. spec: S5 3.6 `enrollment_token_ttl_seconds`
+pub const MANUAL_TOKEN_TTL: Duration = Duration::from_secs(7_200);
+
 /// The flow that serves a job, with the values of its site's policy. Chosen anew at each turn, so that a changed
 /// policy counts from the next turn on.
-pub fn flow_for(input: &JobInput, mode: OnboardingMode, site: &Site) -> Flow {
+pub fn flow_for(input: &JobInput, site: &Site) -> Flow {
     match (input, &site.provider) {
         (JobInput::OnboardMaas { .. }, SiteProvider::Maas(maas)) => flows::onboarding_maas(&maas.policy),
         (JobInput::OnboardLxd { .. }, SiteProvider::Lxd(lxd)) => flows::onboarding_lxd(lxd),
@@ -327,17 +341,21 @@ pub fn flow_for(input: &JobInput, mode: OnboardingMode, site: &Site) -> Flow {
         | (JobInput::OnboardManual { .. }, _) => flows::onboarding_manual(MANUAL_TOKEN_TTL),
         (JobInput::Drain { .. }, _) => flows::drain(DRAIN_PATIENCE),
         (JobInput::Retire { .. }, _) => flows::retire(DRAIN_PATIENCE),
-        (JobInput::Remove, _) => match mode {
-            OnboardingMode::Lxd => flows::remove_lxd(),
-            OnboardingMode::Manual | OnboardingMode::Maas | OnboardingMode::Openchami => flows::remove(),
-        },
+        (JobInput::Remove, SiteProvider::Lxd(_)) => flows::remove_lxd(),
+        (JobInput::Remove, SiteProvider::Manual | SiteProvider::Maas(_)) => flows::remove(),
     }
 }
 
-/// Life of the token in a manual bootstrap command. spec: S5 3.6 `enrollment_token_ttl_seconds`
-pub const MANUAL_TOKEN_TTL: Duration = Duration::from_secs(7_200);
-
 impl Job {
+    /// Takes over what the engine decided. A new epoch begins with nothing found out: what stages of the one before saw
+    /// may be gone, as the machine that somebody deleted.
+    pub fn take_state(&mut self, state: JobState) {
+        if state.epoch != self.state.epoch {
+            self.outputs = JobOutputs::default();
+        }
+        self.state = state;
+    }
+
     /// The change that creates this job.
     pub fn created(self) -> Change {
         Change::Job(Box::new(JobChange {

@@ -206,7 +206,7 @@ pub async fn view(app: &App, job: Job) -> Answer<JobView> {
     let now = app.clock.now();
     let site = site_of(app, job.site).await?;
     let node = app.store.node(job.node).await?.ok_or_else(|| Refusal::not_found("node", &job.node.to_string()))?;
-    let flow = flow_for(&job.input, node.mode, &site);
+    let flow = flow_for(&job.input, &site);
     let names: Vec<StageName> = flow.stages.iter().map(|stage| stage.name).collect();
     let usual = app.store.stage_times(&names, Some(&node.sku)).await?;
     let usual: HashMap<StageName, u64> = usual.into_iter().map(|times| (times.stage, millis(times.p50))).collect();

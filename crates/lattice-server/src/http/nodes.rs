@@ -12,6 +12,7 @@ use lattice_core::change::Change;
 use lattice_core::command::{self, bootstrap as bootstraps, create, node as commands};
 use lattice_core::explain::{Code, NextAction};
 use lattice_core::ids::NodeId;
+use lattice_core::job::row::MANUAL_TOKEN_TTL;
 use lattice_core::node::{Availability, Status};
 use lattice_core::secret::{Secret, token_hash};
 use lattice_store::{NodeFilter, NodeSort};
@@ -21,9 +22,6 @@ use super::extract::{Committed, Query, Write, page_request};
 use super::node_view::{explain as explanation_of, row_of_summary, view};
 use super::rows::{NodeFile, find_node, find_site, find_sku, site_names};
 use crate::error::{Answer, Refusal};
-
-/// Life of the token in a manual bootstrap command, in seconds. spec: S5 3.6 `enrollment_token_ttl_seconds`
-const BOOTSTRAP_TTL_SECONDS: u64 = 7_200;
 
 /// Name of the built-in site of nodes that are bootstrapped by hand. design: 8-interfaces
 const MANUAL_SITE: &str = "local";
@@ -179,7 +177,7 @@ fn draw(app: &App) -> (Secret<String>, create::DrawnToken) {
     use base64::Engine;
     let text = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode((app.random)());
     let token = Secret::new(format!("{TOKEN_PREFIX}{text}"));
-    let drawn = create::DrawnToken { hash: token_hash(token.expose()), ttl_seconds: BOOTSTRAP_TTL_SECONDS };
+    let drawn = create::DrawnToken { hash: token_hash(token.expose()), ttl_seconds: MANUAL_TOKEN_TTL.as_secs() };
     (token, drawn)
 }
 

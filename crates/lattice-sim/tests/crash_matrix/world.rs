@@ -13,7 +13,8 @@ use lattice_core::command::agent::{Registration, enrolled, registered};
 use lattice_core::command::job::{ActRefused, Asked, act};
 use lattice_core::command::{Request, agent};
 use lattice_core::ids::{CorrelationId, Generation, IdSource, JobId, NodeId, OpId, SiteId, uuid_v7};
-use lattice_core::job::{Job, JobInput, JobStatus, ParkedFor, allowed_node_statuses};
+use lattice_core::job::row::MANUAL_TOKEN_TTL;
+use lattice_core::job::{Job, JobInput, JobStatus, NewJob, ParkedFor, allowed_node_statuses, flow_for};
 use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::node::{Availability, Node, NodeClass, NodeState, OnboardingMode, Status};
 use lattice_core::secret::{Secret, token_hash};
@@ -29,8 +30,6 @@ use lattice_sim::machine::hardware::NicRole;
 use lattice_store::{Store, StoreConfig};
 use lattice_workflow::bootstrap::BootstrapConfig;
 use lattice_workflow::enrollment::{TokenFor, issue};
-use lattice_workflow::flow_of::flow_of;
-use lattice_workflow::jobs::{NewJob, created, new_job};
 use lattice_workflow::runner::{Occasion, Runner, Turn, TurnError};
 use lattice_workflow::tools::{Entropy, Limits, LiveWork, SiteCache, Tools};
 
@@ -221,31 +220,21 @@ impl World {
                 JobInput::OnboardManual { hostname: hostname.clone() },
             ),
         };
+        let bmc_address = Some(bmc);
+        let node = Node { bmc_address, ..new_node(self.node, self.site.id, hostname.clone(), (status, mode)) };
+        let mut job = NewJob { node: &node, site: &self.site, input, batch: None }.build(&self.request("test"));
         let mut changes = Vec::new();
-        let mut token = None;
         if kind == Kind::Manual {
-            let life = Limits::default().manual_token_ttl;
-            let whose = TokenFor { node: self.node, job: self.job, now: START, life };
+            let whose = TokenFor { node: self.node, job: job.id, now: START, life: MANUAL_TOKEN_TTL };
             let (row, secret) = issue(whose, &*self.ids, &*self.ids);
-            token = Some(row.id);
+            job.outputs.token = Some(row.id);
             changes.push(Change::EnrollmentToken(row));
             let facts = self.region.with(|world| world.machines()[0].hardware.facts());
             let due = START + Duration::from_secs(45);
-            let host =
-                Host { label: hostname.clone(), node: self.node, token: secret, facts, boot_id: "1".to_owned(), due };
+            let host = Host { label: hostname, node: self.node, token: secret, facts, boot_id: "1".to_owned(), due };
             self.region.comes_again(host, Duration::from_secs(45));
         }
-        let node = Node { bmc_address: Some(bmc), ..new_node(self.node, self.site.id, hostname, (status, mode)) };
-        let new = NewJob {
-            id: self.job,
-            input,
-            batch: None,
-            token,
-            requested_by: Actor { name: "test".to_owned(), role: Role::PlatformAdmin },
-            reason: "test".to_owned(),
-            correlation: CorrelationId::generate(&*self.ids, START),
-        };
-        let job = new_job(new, &node, &self.site, &Limits::default(), START).unwrap();
+        self.job = job.id;
         changes.push(Change::Node(Box::new(NodeChange {
             after: Node { owning_job: Some(job.id), ..node },
             before: None,
@@ -253,7 +242,7 @@ impl World {
             cause: "created".to_owned(),
             detail: String::new(),
         })));
-        changes.push(created(job));
+        changes.push(job.created());
         self.commit(changes).await;
     }
 
@@ -431,7 +420,7 @@ impl World {
     /// The node stands where the job's status allows it, after every turn and every death. spec: S2 4.3, 5.3
     async fn check_pair(&self) {
         let (job, node) = (self.job_row().await, self.node_row().await);
-        let flow = flow_of(&job, &self.site, &Limits::default()).unwrap();
+        let flow = flow_for(&job.input, &self.site);
         let allowed = allowed_node_statuses(flow.name, job.state.status);
         let is_out = job.state.status.is_terminal() && node.owning_job != Some(job.id);
         assert!(

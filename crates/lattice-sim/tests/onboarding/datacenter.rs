@@ -9,9 +9,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lattice_core::actor::{Actor, Role};
 use lattice_core::change::{Change, Commit, NodeAction, NodeChange, Outcome};
+use lattice_core::command::Request;
 use lattice_core::credential::EnrollmentToken;
 use lattice_core::ids::{CorrelationId, Generation, IdSource, JobId, NodeId, OpId, SiteId, uuid_v7};
-use lattice_core::job::{Job, JobInput};
+use lattice_core::job::{Job, JobInput, NewJob};
 use lattice_core::node::availability::AvailabilityEvent;
 use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::node::machine::{Facts, Health, NodeEvent, decide};
@@ -30,7 +31,6 @@ use lattice_store::{Store, StoreConfig};
 use lattice_workflow::bootstrap::BootstrapConfig;
 use lattice_workflow::crash::CrashPlan;
 use lattice_workflow::driver::embedded::{DriverLimits, EmbeddedDriver, Waker};
-use lattice_workflow::jobs::{NewJob, created, new_job};
 use lattice_workflow::runner::Runner;
 use lattice_workflow::site_clients::SiteClients;
 use lattice_workflow::tools::{Limits, LiveWork, SiteCache, SystemEntropy, Tools};
@@ -162,17 +162,20 @@ impl Datacenter {
         world
     }
 
-    pub async fn commit(&self, changes: Vec<Change>) {
-        let at = SystemClock.now();
-        let commit = Commit {
-            op: OpId::generate(&*self.ids, at),
-            guards: vec![],
-            changes,
+    pub fn request(&self) -> Request<'_> {
+        let now = SystemClock.now();
+        Request {
             actor: Actor { name: "test".to_owned(), role: Role::PlatformAdmin },
             reason: "test".to_owned(),
-            at,
-            correlation: CorrelationId::generate(&*self.ids, at),
-        };
+            now,
+            ids: &*self.ids,
+            op: OpId::generate(&*self.ids, now),
+            correlation: CorrelationId::generate(&*self.ids, now),
+        }
+    }
+
+    pub async fn commit(&self, changes: Vec<Change>) {
+        let commit = self.request().commit(Vec::new(), changes);
         let outcome = self.store.commit_one(commit).await.unwrap();
         assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
     }
@@ -229,20 +232,12 @@ impl Datacenter {
             updated_at: now,
             generation: Generation::FIRST,
         };
-        let new = NewJob {
-            id: JobId::generate(&*self.ids, now),
-            input: JobInput::OnboardMaas {
-                hostname: hardware.label,
-                ipmi_ip: hardware.bmc.address.to_string(),
-                pxe_mac: None,
-            },
-            batch: None,
-            token: None,
-            requested_by: Actor { name: "test".to_owned(), role: Role::PlatformAdmin },
-            reason: "test".to_owned(),
-            correlation: CorrelationId::generate(&*self.ids, now),
+        let input = JobInput::OnboardMaas {
+            hostname: hardware.label,
+            ipmi_ip: hardware.bmc.address.to_string(),
+            pxe_mac: None,
         };
-        let job = new_job(new, &node, &self.row, &Limits::default(), now).unwrap();
+        let job = NewJob { node: &node, site: &self.row, input, batch: None }.build(&self.request());
         let after = Node { owning_job: Some(job.id), ..node };
         let node = NodeChange {
             after,
@@ -251,7 +246,7 @@ impl Datacenter {
             cause: "created".to_owned(),
             detail: String::new(),
         };
-        self.commit(vec![Change::Node(Box::new(node)), created(job.clone())]).await;
+        self.commit(vec![Change::Node(Box::new(node)), job.clone().created()]).await;
         self.waker.job(job.id).await;
         job
     }

@@ -4,16 +4,11 @@
 mod datacenter;
 
 use datacenter::Datacenter;
+use lattice_core::command::job::{Asked, act};
 use lattice_core::failure::FailureClass;
-use lattice_core::ids::{OpId, uuid_v7};
-use lattice_core::job::{Decisions, Job, JobStatus, Op, OperatorAction, StageEventStatus, StageName};
+use lattice_core::job::{Decisions, Job, JobStatus, OperatorAction, StageEventStatus, StageName};
 use lattice_core::node::{Availability, NodeState, Status};
-use lattice_core::time::Clock;
-use lattice_sim::clock::SystemClock;
 use lattice_sim::maas::faults::{Fault, MachineFault};
-use lattice_workflow::flow_of::flow_of;
-use lattice_workflow::jobs::operated;
-use lattice_workflow::tools::Limits;
 
 fn stops(job: &Job) -> bool {
     job.state.status.is_terminal() || job.state.status.is_failed()
@@ -83,16 +78,11 @@ async fn a_machine_without_a_boot_card_waits_for_an_operators_choice() {
     assert!(failure.message.contains("nvme"), "{}", failure.message);
     assert_eq!(stopped.observed.as_ref().map(|seen| seen.status.as_str()), Some("Ready"));
     let disk = failure.message.split("there are: ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
-    let op = Op {
-        request_id: OpId::new(uuid_v7(SystemClock.now(), [9; 10])),
-        action: OperatorAction::Resume,
-        observed: None,
-        decisions: Decisions { boot_disk: Some(disk.clone()), ..Decisions::default() },
-        lease_until: None,
-    };
-    let flow = flow_of(&stopped, &world.row, &Limits::default()).unwrap();
-    let change = operated(&stopped, &flow, &op, SystemClock.now()).unwrap().unwrap();
-    world.commit(vec![change]).await;
+    let node = world.store.node(job.node).await.unwrap().unwrap();
+    let decisions = Decisions { boot_disk: Some(disk.clone()), ..Decisions::default() };
+    let asked = Asked { action: OperatorAction::Resume, decisions, observed: None };
+    let planned = act(&world.request(), &stopped, &node, &world.row, &asked).unwrap().unwrap();
+    world.commit(planned.commit.changes).await;
     world.waker.job(job.id).await;
     let done = world.until(job.id, stops).await;
     assert_eq!(done.state.status, JobStatus::Completed, "{:?}", done.state);

@@ -98,6 +98,9 @@ impl Work {
         }
         let failure = error(FailureClass::StateAmbiguity, "node_state_refuses", refused.to_string());
         let fence = LeaseEpoch(self.stored.state.fence.0 + 1);
+        if self.job.state.epoch != self.stored.state.epoch {
+            self.job.outputs = self.stored.outputs.clone();
+        }
         self.job.state = self.stored.state.clone();
         self.pending.asks.clear();
         let stopped =

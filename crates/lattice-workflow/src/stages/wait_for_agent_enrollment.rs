@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lattice_core::change::Change;
 use lattice_core::credential::EnrollmentToken;
+use lattice_core::job::row::MANUAL_TOKEN_TTL;
 use lattice_core::job::{JobInput, StageError, UndoKind};
 use lattice_core::node::Availability;
 
@@ -71,6 +72,6 @@ fn life(ctx: &Context<'_>) -> Duration {
     match &ctx.site.provider {
         lattice_core::site::SiteProvider::Maas(site) => Duration::from_secs(site.policy.enrollment_token_ttl_seconds),
         lattice_core::site::SiteProvider::Lxd(site) => Duration::from_secs(site.enrollment_token_ttl_seconds),
-        lattice_core::site::SiteProvider::Manual => ctx.tools.limits.manual_token_ttl,
+        lattice_core::site::SiteProvider::Manual => MANUAL_TOKEN_TTL,
     }
 }

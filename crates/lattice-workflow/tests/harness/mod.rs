@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lattice_core::actor::{Actor, Role};
-use lattice_core::change::{Change, Commit, Guard, NodeAction, NodeChange, Outcome};
+use lattice_core::change::{Change, Guard, NodeAction, NodeChange, Outcome};
+use lattice_core::command::Request;
 use lattice_core::credential::EnrollmentToken;
-use lattice_core::ids::{CorrelationId, Generation, IdSource, JobId, NodeId, OpId, SiteId, TokenId, uuid_v7};
-use lattice_core::job::{Job, JobInput};
+use lattice_core::ids::{CorrelationId, Generation, IdSource, JobId, NodeId, OpId, SiteId, uuid_v7};
+use lattice_core::job::{Job, JobInput, NewJob};
 use lattice_core::node::availability::AvailabilityEvent;
 use lattice_core::node::machine::{Facts, Health, NodeEvent, decide};
 use lattice_core::node::status::{Owner, StatusEvent};
@@ -24,7 +25,6 @@ use lattice_providers::secret::{SecretError, SecretObject, SecretPath, SecretSto
 use lattice_store::{Store, StoreConfig};
 use lattice_workflow::bootstrap::BootstrapConfig;
 use lattice_workflow::crash::CrashPlan;
-use lattice_workflow::jobs::{NewJob, created, new_job};
 use lattice_workflow::providers::{InstanceHost, Providers, Shell, ShellTarget};
 use lattice_workflow::runner::{Occasion, Runner, Turn, TurnError};
 use lattice_workflow::tools::{Entropy, Limits, LiveWork, SiteCache, Tools};
@@ -213,29 +213,23 @@ impl World {
     }
 
     pub async fn commit(&self, changes: Vec<Change>, guards: Vec<Guard>) {
-        let at = self.clock.now();
-        let commit = Commit {
-            op: OpId::generate(&*self.ids, at),
-            guards,
-            changes,
-            actor: Actor { name: "test".to_owned(), role: Role::PlatformAdmin },
-            reason: "test".to_owned(),
-            at,
-            correlation: CorrelationId::generate(&*self.ids, at),
-        };
+        let commit = self.request().commit(guards, changes);
         let outcome = self.store.commit_one(commit).await.unwrap();
         assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
     }
 
-    fn new_job(&self, input: JobInput, token: Option<TokenId>) -> NewJob {
+    fn new_job(&self, node: &Node, input: JobInput) -> Job {
+        NewJob { node, site: &self.site, input, batch: None }.build(&self.request())
+    }
+
+    pub fn request(&self) -> Request<'_> {
         let now = self.clock.now();
-        NewJob {
-            id: JobId::generate(&*self.ids, now),
-            input,
-            batch: None,
-            token,
-            requested_by: Actor { name: "test".to_owned(), role: Role::PlatformAdmin },
+        Request {
+            actor: Actor { name: "test".to_owned(), role: Role::PlatformAdmin },
             reason: "test".to_owned(),
+            now,
+            ids: &*self.ids,
+            op: OpId::generate(&*self.ids, now),
             correlation: CorrelationId::generate(&*self.ids, now),
         }
     }
@@ -276,20 +270,19 @@ impl World {
             updated_at: now,
             generation: Generation::FIRST,
         };
-        let mut new = self.new_job(input, None);
+        let mut job = self.new_job(&node, input);
         let mut changes = Vec::new();
         if is_manual {
             let whose = lattice_workflow::enrollment::TokenFor {
                 node: node.id,
-                job: new.id,
+                job: job.id,
                 now,
                 life: Duration::from_secs(7_200),
             };
             let (row, _) = lattice_workflow::enrollment::issue(whose, &*self.ids, &*self.ids);
-            new.token = Some(row.id);
+            job.outputs.token = Some(row.id);
             changes.push(Change::EnrollmentToken(row));
         }
-        let job = new_job(new, &node, &self.site, &Limits::default(), now).unwrap();
         let node = Node { owning_job: Some(job.id), ..node };
         changes.push(Change::Node(Box::new(NodeChange {
             after: node,
@@ -298,7 +291,7 @@ impl World {
             cause: "created".to_owned(),
             detail: String::new(),
         })));
-        changes.push(created(job.clone()));
+        changes.push(job.clone().created());
         self.commit(changes, vec![]).await;
         job
     }
@@ -306,8 +299,8 @@ impl World {
     /// A job on a node that is there.
     pub async fn job_on(&self, node: NodeId, input: JobInput) -> Job {
         let node = self.node(node).await;
-        let job = new_job(self.new_job(input, None), &node, &self.site, &Limits::default(), self.clock.now()).unwrap();
-        self.commit(vec![created(job.clone())], vec![Guard::NoLiveJob { node: node.id }]).await;
+        let job = self.new_job(&node, input);
+        self.commit(vec![job.clone().created()], vec![Guard::NoLiveJob { node: node.id }]).await;
         job
     }
 
