@@ -198,6 +198,9 @@ impl Explain for SecretError {
             }
             Self::Damaged { store, .. } => format!("restore {} from the last backup", store.display()),
             Self::FormatNewer { .. } => "run the version that wrote it".to_owned(),
+            Self::Io { file, source, .. } if source.kind() == std::io::ErrorKind::WouldBlock => {
+                format!("stop the other server that has {} open", file.display())
+            }
             Self::Io { file, .. } => format!("give the server access to {}", file.display()),
         };
         vec![NextAction::Fix { what }]

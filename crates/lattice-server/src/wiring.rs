@@ -185,8 +185,14 @@ impl Server {
     /// [`StartError`] says which part is missing and what to do.
     pub async fn start(options: Options, clock: Arc<dyn Clock>, ids: Arc<dyn IdSource>) -> Result<Self, StartError> {
         let store = Store::open(options.store.clone()).await?;
-        let secrets: Arc<dyn SecretStore> =
-            Arc::new(FileSecretStore::open(&options.secrets_dir, &options.secrets_key)?);
+        let secrets = FileSecretStore::open(&options.secrets_dir, &options.secrets_key)?;
+        if secrets.torn_bytes() > 0 {
+            warn!(
+                bytes = secrets.torn_bytes(),
+                "a crash cut off the last write of secrets; nobody was told it was done"
+            );
+        }
+        let secrets: Arc<dyn SecretStore> = Arc::new(secrets);
         let mut random = [0; 48];
         rand::fill(&mut random);
         let keys = Keys::load_or_create(&*secrets, clock.now(), random).await?;

@@ -1,41 +1,45 @@
-//! Secrets in one encrypted file: AES-256-GCM, one key in a file of its own, replaced atomically.
+//! Secrets in one encrypted file: AES-256-GCM, one key in a file of its own, written by one thread.
 //!
-//! Layout: `LATSECR\n`, format (2 bytes), key id (8), nonce (12), length of the rest (8), ciphertext with its tag.
-//! All that stands before the ciphertext is authenticated with it. Numbers are big-endian.
+//! The file is a log ([`log`] has its layout): a write is appended and synced before its caller is answered, and all
+//! that wait meanwhile are written together next. Now and then, and at each start, the file is written anew without what
+//! was replaced or removed. What it holds stands in memory as well, so reading touches no disk.
 
-use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+mod key;
+mod log;
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::JoinHandle;
 
 use async_trait::async_trait;
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use aws_lc_rs::{digest, rand};
-use lattice_core::secret::Secret;
+use tokio::sync::{mpsc, oneshot};
 
+use self::key::Cipher;
+use self::log::{FORMAT, Objects, Position, Unreadable, Write};
 use super::{SecretError, SecretObject, SecretPath, SecretStore};
 
-const MAGIC: &[u8; 8] = b"LATSECR\n";
-const FORMAT: u16 = 1;
-const NONCE_AT: usize = 18;
-const LENGTH_AT: usize = 30;
-const HEADER: usize = 38;
 /// Larger files are not ours: a secret per node of the largest fleet takes a hundredth of it.
 const LARGEST_FILE: u64 = 256 << 20;
+/// Writes of one group at most: a frame stays well below a megabyte.
+const GROUP_MAX: usize = 1_024;
+/// Writes that may wait before their callers wait for room.
+const QUEUE: usize = 1_024;
+/// The log grows by as much as its snapshot has, and at least by this, before it is written anew: then each byte is
+/// written twice on average, and what was removed is gone after a thousand more writes or so.
+const GROWTH: u64 = 256 << 10;
 
-type Objects = BTreeMap<String, SecretObject>;
+type Reply = oneshot::Sender<Result<(), SecretError>>;
 
 /// The encrypted file and its key.
 pub struct FileSecretStore {
-    inner: Arc<Mutex<Vault>>,
-}
-
-struct Vault {
-    store: PathBuf,
-    key_file: PathBuf,
-    key: Secret<Vec<u8>>,
+    file: PathBuf,
+    objects: Arc<RwLock<Objects>>,
+    queue: Option<mpsc::Sender<(Write, Reply)>>,
+    thread: Option<JoinHandle<()>>,
+    torn: usize,
 }
 
 impl FileSecretStore {
@@ -44,342 +48,229 @@ impl FileSecretStore {
     /// The first start makes the key, readable by its owner alone.
     ///
     /// # Errors
-    /// The key is missing, exposed or another one; the file is damaged or of a later format; no access.
+    /// The key is missing, exposed or another one; the file is damaged or of a later format; another process has it
+    /// open; no access.
     pub fn open(directory: &Path, key_file: &Path) -> Result<Self, SecretError> {
-        let store = directory.join("secrets.enc");
-        let key = match read_key(key_file) {
-            Err(SecretError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                if store.exists() {
-                    return Err(SecretError::KeyMissing { file: key_file.to_owned(), store });
-                }
-                make_key(key_file)?
-            }
-            other => other?,
+        let file = directory.join("secrets.enc");
+        let lock = lock(&directory.join("secrets.lock"))?;
+        let cipher = key::read_or_make(key_file, &file)?;
+        let content = load(&cipher, &file, key_file)?;
+        let torn = content.torn;
+        let objects = Arc::new(RwLock::new(content.objects));
+        let mut writer = Writer { file: file.clone(), cipher, objects: Arc::clone(&objects), log: None, _lock: lock };
+        writer.log = match content.end.filter(|end| end.number == 1) {
+            Some(end) => Some(writer.continued(end)?),
+            // Nothing to keep: the file is made by the first write.
+            None if !file.exists() => None,
+            None => Some(writer.rewritten(&writer.objects().clone())?),
         };
-        let vault = Vault { store, key_file: key_file.to_owned(), key };
-        vault.load()?;
-        Ok(Self { inner: Arc::new(Mutex::new(vault)) })
+        let (queue, requests) = mpsc::channel(QUEUE);
+        let thread = std::thread::Builder::new().name("lattice-secrets".to_owned()).spawn(move || writer.run(requests));
+        let thread =
+            thread.map_err(|source| SecretError::Io { what: "start the writer of", file: file.clone(), source })?;
+        Ok(Self { file, objects, queue: Some(queue), thread: Some(thread), torn })
     }
 
-    async fn locked<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Vault) -> Result<T, SecretError> + Send + 'static,
-    ) -> Result<T, SecretError> {
-        let inner = Arc::clone(&self.inner);
-        tokio::task::spawn_blocking(move || work(&inner.lock().unwrap_or_else(PoisonError::into_inner)))
-            .await
-            .expect("file access neither panics nor is cancelled")
+    /// Bytes of a write that was cut off by a crash, before its caller was told anything. They are gone.
+    pub const fn torn_bytes(&self) -> usize {
+        self.torn
+    }
+
+    async fn put(&self, path: &SecretPath, object: Option<SecretObject>) -> Result<(), SecretError> {
+        let gone =
+            || SecretError::Io { what: "write", file: self.file.clone(), source: io::ErrorKind::BrokenPipe.into() };
+        let (reply, answer) = oneshot::channel();
+        let queue = self.queue.as_ref().ok_or_else(gone)?;
+        queue.send(((path.as_str().to_owned(), object), reply)).await.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
     }
 }
 
 #[async_trait]
 impl SecretStore for FileSecretStore {
     async fn read(&self, path: &SecretPath) -> Result<SecretObject, SecretError> {
-        let path = path.clone();
-        self.locked(move |vault| vault.load()?.remove(path.as_str()).ok_or(SecretError::NotFound { path })).await
+        let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
+        objects.get(path.as_str()).cloned().ok_or_else(|| SecretError::NotFound { path: path.clone() })
     }
 
     async fn write(&self, path: &SecretPath, object: SecretObject) -> Result<(), SecretError> {
-        let path = path.as_str().to_owned();
-        self.locked(move |vault| {
-            let mut objects = vault.load()?;
-            objects.insert(path, object);
-            vault.save(&objects)
-        })
-        .await
+        self.put(path, Some(object)).await
     }
 
     async fn delete(&self, path: &SecretPath) -> Result<(), SecretError> {
-        let path = path.as_str().to_owned();
-        self.locked(move |vault| {
-            let mut objects = vault.load()?;
-            match objects.remove(&path) {
-                Some(_) => vault.save(&objects),
-                None => Ok(()),
+        self.put(path, None).await
+    }
+}
+
+impl Drop for FileSecretStore {
+    /// Waits until the writer has ended, so that the file is free when this returns.
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic of the writer was printed by the writer; nothing more can be done about it here.
+            drop(thread.join());
+        }
+    }
+}
+
+/// The one who writes.
+struct Writer {
+    file: PathBuf,
+    cipher: Cipher,
+    objects: Arc<RwLock<Objects>>,
+    /// None when nothing can be appended: there is no file yet, or a write failed and nobody knows what it left.
+    log: Option<Log>,
+    /// Held as long as anything may be written.
+    _lock: File,
+}
+
+/// The file, open at its end.
+struct Log {
+    opened: File,
+    end: Position,
+    /// Length at which it is written anew.
+    enough: u64,
+}
+
+impl Writer {
+    fn run(mut self, mut requests: mpsc::Receiver<(Write, Reply)>) {
+        while let Some(first) = requests.blocking_recv() {
+            let mut group = vec![first];
+            while group.len() < GROUP_MAX
+                && let Ok(more) = requests.try_recv()
+            {
+                group.push(more);
             }
-        })
-        .await
-    }
-}
-
-impl Vault {
-    fn load(&self) -> Result<Objects, SecretError> {
-        let Some(bytes) = self.read_file()? else {
-            return Ok(Objects::new());
-        };
-        let damaged = |what| SecretError::Damaged { store: self.store.clone(), what };
-        let (header, sealed) = bytes.split_at_checked(HEADER).ok_or_else(|| damaged("it ends within its header"))?;
-        if &header[..8] != MAGIC {
-            return Err(damaged("it does not begin as a secret file"));
+            let (writes, replies): (Vec<Write>, Vec<Reply>) = group.into_iter().unzip();
+            let outcome = self.commit(writes);
+            for reply in replies {
+                let answer = outcome.as_ref().copied().map_err(|source| SecretError::Io {
+                    what: "write",
+                    file: self.file.clone(),
+                    source: again(source),
+                });
+                // A caller that went away does not need its answer.
+                drop(reply.send(answer));
+            }
         }
-        let found = u16::from_be_bytes([header[8], header[9]]);
-        if found > FORMAT {
-            return Err(SecretError::FormatNewer { store: self.store.clone(), found, known: FORMAT });
+    }
+
+    /// Makes a group durable, then visible.
+    fn commit(&mut self, mut writes: Vec<Write>) -> io::Result<()> {
+        self.leave_out_vain_deletes(&mut writes);
+        if writes.is_empty() {
+            return Ok(());
         }
-        if header[10..NONCE_AT] != key_id(self.key.expose()) {
-            return Err(SecretError::KeyForeign { file: self.key_file.clone(), store: self.store.clone() });
+        match self.log.take() {
+            Some(log) if log.end.length < log.enough => {
+                self.log = Some(self.appended(log, &writes)?);
+                log::apply(&mut self.objects_mut(), writes);
+            }
+            Some(_) | None => {
+                let mut objects = self.objects().clone();
+                log::apply(&mut objects, writes);
+                self.log = Some(self.rewritten_io(&objects)?);
+                *self.objects_mut() = objects;
+            }
         }
-        let length = u64::from_be_bytes(header[LENGTH_AT..HEADER].try_into().expect("eight bytes"));
-        if length != sealed.len() as u64 {
-            return Err(damaged("it is shorter or longer than it says"));
+        Ok(())
+    }
+
+    /// Removing what is not there needs no disk.
+    fn leave_out_vain_deletes(&self, writes: &mut Vec<Write>) {
+        let objects = self.objects();
+        let mut written = std::collections::HashSet::new();
+        writes.retain(|(path, object)| {
+            if object.is_some() {
+                written.insert(path.clone());
+            }
+            object.is_some() || objects.contains_key(path) || written.contains(path)
+        });
+    }
+
+    fn appended(&self, mut log: Log, writes: &[Write]) -> io::Result<Log> {
+        let (frame, end) = log::group(&self.cipher, log.end, writes);
+        let written = log.opened.write_all(&frame).and_then(|()| log.opened.sync_data());
+        if let Err(failed) = written {
+            // The callers are told that nothing was written: a later start should not find it. Should this fail as
+            // well, the next write replaces the file.
+            drop(log.opened.set_len(log.end.length).and_then(|()| log.opened.sync_data()));
+            return Err(failed);
         }
-        let nonce = Nonce::try_assume_unique_for_key(&header[NONCE_AT..LENGTH_AT]).expect("twelve bytes");
-        let plain = open(&self.key, nonce, header, sealed).ok_or_else(|| damaged("its content was changed"))?;
-        serde_json::from_slice(plain.expose()).map_err(|_| damaged("its content is not the expected JSON"))
+        log.end = end;
+        Ok(log)
     }
 
-    fn read_file(&self) -> Result<Option<Vec<u8>>, SecretError> {
-        let failed = |source| SecretError::Io { what: "read", file: self.store.clone(), source };
-        let file = match File::open(&self.store) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            other => other.map_err(failed)?,
-        };
-        let mut bytes = Vec::new();
-        file.take(LARGEST_FILE).read_to_end(&mut bytes).map_err(failed)?;
-        Ok(Some(bytes))
+    fn rewritten(&self, objects: &Objects) -> Result<Log, SecretError> {
+        self.rewritten_io(objects).map_err(|source| SecretError::Io { what: "write", file: self.file.clone(), source })
     }
 
-    fn save(&self, objects: &Objects) -> Result<(), SecretError> {
-        let bytes = self.sealed(objects);
-        let fresh = self.store.with_extension("new");
-        replace(&self.store, &fresh, &bytes).map_err(|source| SecretError::Io {
-            what: "write",
-            file: self.store.clone(),
-            source,
-        })
+    fn rewritten_io(&self, objects: &Objects) -> io::Result<Log> {
+        let (bytes, end) = log::snapshot(&self.cipher, objects);
+        if end.length > LARGEST_FILE {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(Log::new(key::replace(&self.file, &bytes)?, end))
     }
 
-    fn sealed(&self, objects: &Objects) -> Vec<u8> {
-        let exposed: BTreeMap<&str, BTreeMap<&str, &str>> = objects
-            .iter()
-            .map(|(path, object)| {
-                (path.as_str(), object.iter().map(|(name, value)| (name.as_str(), value.expose().as_str())).collect())
-            })
-            .collect();
-        let mut buffer = serde_json::to_vec(&exposed).expect("maps of strings are JSON");
-        let mut nonce = [0; 12];
-        fill(&mut nonce);
-        let mut header = Vec::with_capacity(HEADER + buffer.len() + AES_256_GCM.tag_len());
-        header.extend_from_slice(MAGIC);
-        header.extend_from_slice(&FORMAT.to_be_bytes());
-        header.extend_from_slice(&key_id(self.key.expose()));
-        header.extend_from_slice(&nonce);
-        header.extend_from_slice(&((buffer.len() + AES_256_GCM.tag_len()) as u64).to_be_bytes());
-        // A random nonce of 96 bits per write: fewer than 2^32 writes under one key are safe.
-        cipher(&self.key)
-            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(&header), &mut buffer)
-            .expect("the content is far below the cipher's limit");
-        header.extend_from_slice(&buffer);
-        header
+    /// Goes on with the file as it is.
+    fn continued(&self, end: Position) -> Result<Log, SecretError> {
+        let opened = OpenOptions::new().append(true).open(&self.file);
+        let failed = |source| SecretError::Io { what: "open", file: self.file.clone(), source };
+        Ok(Log::new(opened.map_err(failed)?, end))
+    }
+
+    fn objects(&self) -> std::sync::RwLockReadGuard<'_, Objects> {
+        self.objects.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn objects_mut(&self) -> std::sync::RwLockWriteGuard<'_, Objects> {
+        self.objects.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn open(key: &Secret<Vec<u8>>, nonce: Nonce, header: &[u8], sealed: &[u8]) -> Option<Secret<Vec<u8>>> {
-    let mut buffer = sealed.to_vec();
-    let length = cipher(key).open_in_place(nonce, Aad::from(header), &mut buffer).ok()?.len();
-    buffer.truncate(length);
-    Some(Secret::new(buffer))
+impl Log {
+    fn new(opened: File, end: Position) -> Self {
+        Self { opened, end, enough: end.length + end.length.max(GROWTH) }
+    }
 }
 
-fn cipher(key: &Secret<Vec<u8>>) -> LessSafeKey {
-    LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key.expose()).expect("the key has 32 bytes"))
+/// The same error once more: each caller gets one.
+fn again(error: &io::Error) -> io::Error {
+    error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
 }
 
-/// Tells keys apart without telling anything about them.
-fn key_id(key: &[u8]) -> [u8; 8] {
-    let mut context = digest::Context::new(&digest::SHA256);
-    context.update(b"lattice secret file key id");
-    context.update(key);
-    context.finish().as_ref()[..8].try_into().expect("a digest is longer")
+/// The system frees it when the process ends, however it ends.
+fn lock(file: &Path) -> Result<File, SecretError> {
+    let failed = |source| SecretError::Io { what: "lock", file: file.to_owned(), source };
+    let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(file).map_err(failed)?;
+    match opened.try_lock() {
+        Ok(()) => Ok(opened),
+        Err(TryLockError::Error(source)) => Err(failed(source)),
+        Err(TryLockError::WouldBlock) => Err(failed(io::ErrorKind::WouldBlock.into())),
+    }
 }
 
-fn fill(bytes: &mut [u8]) {
-    rand::fill(bytes).expect("the operating system gives random numbers");
-}
-
-fn read_key(file: &Path) -> Result<Secret<Vec<u8>>, SecretError> {
+fn load(cipher: &Cipher, file: &Path, key_file: &Path) -> Result<log::Content, SecretError> {
     let failed = |source| SecretError::Io { what: "read", file: file.to_owned(), source };
-    let opened = File::open(file).map_err(failed)?;
-    let mode = opened.metadata().map_err(failed)?.permissions().mode() & 0o7777;
-    if mode & 0o077 != 0 {
-        return Err(SecretError::KeyExposed { file: file.to_owned(), mode });
+    let store = file.to_owned();
+    let opened = match File::open(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(log::Content { objects: Objects::new(), end: None, torn: 0 });
+        }
+        other => other.map_err(failed)?,
+    };
+    let mut bytes = Vec::new();
+    opened.take(LARGEST_FILE + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > LARGEST_FILE {
+        return Err(SecretError::Damaged { store, what: "it is larger than any that was written" });
     }
-    let mut text = String::new();
-    opened.take(128).read_to_string(&mut text).map_err(failed)?;
-    let text = Secret::new(text);
-    match hex::decode(text.expose().trim_end()) {
-        Ok(key) if key.len() == 32 => Ok(Secret::new(key)),
-        Ok(_) | Err(_) => Err(SecretError::KeyMalformed { file: file.to_owned() }),
-    }
-}
-
-fn make_key(file: &Path) -> Result<Secret<Vec<u8>>, SecretError> {
-    let mut key = vec![0; 32];
-    fill(&mut key);
-    let key = Secret::new(key);
-    let text = Secret::new(format!("{}\n", hex::encode(key.expose())));
-    // Replaced, not created in place: a crash must not leave half a key behind.
-    replace(file, &file.with_extension("new"), text.expose().as_bytes()).map_err(|source| SecretError::Io {
-        what: "create",
-        file: file.to_owned(),
-        source,
-    })?;
-    Ok(key)
-}
-
-/// Writes `fresh`, then renames it to `file`: at any crash the one or the other is there, whole.
-fn replace(file: &Path, fresh: &Path, bytes: &[u8]) -> io::Result<()> {
-    match std::fs::remove_file(fresh) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    write_durably(fresh, bytes)?;
-    std::fs::rename(fresh, file)?;
-    sync_parent(file)
-}
-
-fn write_durably(file: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
-    opened.write_all(bytes)?;
-    opened.sync_all()
-}
-
-fn sync_parent(file: &Path) -> io::Result<()> {
-    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(parent)?.sync_all()
+    log::read(cipher, &bytes).map_err(|unreadable| match unreadable {
+        Unreadable::Damaged(what) => SecretError::Damaged { store, what },
+        Unreadable::Newer(found) => SecretError::FormatNewer { store, found, known: FORMAT },
+        Unreadable::OtherKey => SecretError::KeyForeign { file: key_file.to_owned(), store },
+    })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Place {
-        directory: tempfile::TempDir,
-    }
-
-    impl Place {
-        fn new() -> Self {
-            Self { directory: tempfile::tempdir().unwrap() }
-        }
-        fn key(&self) -> PathBuf {
-            self.directory.path().join("secrets.key")
-        }
-        fn file(&self) -> PathBuf {
-            self.directory.path().join("secrets.enc")
-        }
-        fn open(&self) -> Result<FileSecretStore, SecretError> {
-            FileSecretStore::open(self.directory.path(), &self.key())
-        }
-        fn error(&self) -> String {
-            self.open().err().expect("an error").to_string()
-        }
-    }
-
-    fn path(text: &str) -> SecretPath {
-        text.parse().unwrap()
-    }
-
-    fn object(pairs: &[(&str, &str)]) -> SecretObject {
-        pairs.iter().map(|(name, value)| ((*name).to_owned(), Secret::new((*value).to_owned()))).collect()
-    }
-
-    async fn filled() -> Place {
-        let place = Place::new();
-        let store = place.open().unwrap();
-        store.write(&path("kv/site/power"), object(&[("user", "root"), ("pass", "hunter22")])).await.unwrap();
-        place
-    }
-
-    #[tokio::test]
-    async fn what_is_written_is_read_after_a_restart() {
-        let place = filled().await;
-        let store = place.open().unwrap();
-        let read = store.read(&path("kv/site/power")).await.unwrap();
-        assert_eq!(read["pass"].expose(), "hunter22");
-        assert_eq!(
-            super::super::read_field(&store, &path("kv/site/power"), "user").await.ok().unwrap().expose(),
-            "root"
-        );
-        let missing = super::super::read_field(&store, &path("kv/site/power"), "token").await.err().unwrap();
-        assert_eq!(missing.to_string(), "the secret at kv/site/power has no field `token`");
-    }
-
-    #[tokio::test]
-    async fn a_deleted_secret_is_gone_and_deleting_twice_is_no_error() {
-        let place = filled().await;
-        let store = place.open().unwrap();
-        store.delete(&path("kv/site/power")).await.unwrap();
-        store.delete(&path("kv/site/power")).await.unwrap();
-        let error = place.open().unwrap().read(&path("kv/site/power")).await.err().unwrap();
-        assert_eq!(error.to_string(), "no secret is stored at kv/site/power");
-    }
-
-    #[tokio::test]
-    async fn neither_the_file_nor_the_key_tells_a_secret_to_others() {
-        let place = filled().await;
-        let bytes = std::fs::read(place.file()).unwrap();
-        for plain in [b"hunter22".as_slice(), b"root", b"kv/site"] {
-            assert!(!bytes.windows(plain.len()).any(|window| window == plain));
-        }
-        for file in [place.file(), place.key()] {
-            assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
-        }
-    }
-
-    #[tokio::test]
-    async fn a_file_cut_at_any_length_is_called_damaged_and_never_empty() {
-        let place = filled().await;
-        let whole = std::fs::read(place.file()).unwrap();
-        for length in 0..whole.len() {
-            std::fs::write(place.file(), &whole[..length]).unwrap();
-            assert!(place.error().contains("is damaged"), "cut at {length}: {}", place.error());
-        }
-    }
-
-    #[tokio::test]
-    async fn every_flipped_bit_is_noticed() {
-        let place = filled().await;
-        let whole = std::fs::read(place.file()).unwrap();
-        for index in 0..whole.len() {
-            let mut changed = whole.clone();
-            changed[index] ^= 0x40;
-            std::fs::write(place.file(), changed).unwrap();
-            assert!(place.open().is_err(), "byte {index}");
-        }
-    }
-
-    #[tokio::test]
-    async fn another_key_a_lost_key_and_a_bad_key_are_told_apart() {
-        let place = filled().await;
-        let key = std::fs::read(place.key()).unwrap();
-        let rewrite = |bytes: &[u8]| std::fs::write(place.key(), bytes).unwrap();
-        rewrite(format!("{}\n", "ab".repeat(32)).as_bytes());
-        assert!(place.error().contains("another key"), "{}", place.error());
-        rewrite(b"not a key");
-        assert!(place.error().contains("does not hold a key"), "{}", place.error());
-        rewrite(&key);
-        std::fs::set_permissions(place.key(), std::fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(place.error().contains("can be read by others (mode 640)"), "{}", place.error());
-        std::fs::remove_file(place.key()).unwrap();
-        assert!(place.error().contains("is missing"), "{}", place.error());
-    }
-
-    #[tokio::test]
-    async fn a_later_format_is_refused_as_such() {
-        let place = filled().await;
-        let mut bytes = std::fs::read(place.file()).unwrap();
-        bytes[9] = 2;
-        std::fs::write(place.file(), bytes).unwrap();
-        assert!(place.error().contains("has format 2, this version reads up to 1"), "{}", place.error());
-    }
-
-    #[tokio::test]
-    async fn a_write_that_died_before_its_rename_leaves_the_old_content() {
-        let place = filled().await;
-        std::fs::write(place.file().with_extension("new"), b"half a fi").unwrap();
-        let store = place.open().unwrap();
-        assert_eq!(store.read(&path("kv/site/power")).await.unwrap()["user"].expose(), "root");
-        store.write(&path("kv/other"), object(&[("token", "a:b:c")])).await.unwrap();
-        assert_eq!(place.open().unwrap().read(&path("kv/other")).await.unwrap()["token"].expose(), "a:b:c");
-    }
-}
+mod tests;
