@@ -158,7 +158,8 @@ pub enum NodeVerb {
     Disable,
     /// Give a disabled node back.
     Enable,
-    /// It is booted again, by hand until jobs do it: it fails unless its agent registers in time.
+    /// Boot it again: a job power-cycles it through its provider. A manual node is power-cycled by hand, and fails unless its
+    /// agent registers in time.
     Reboot,
     /// Block it from scheduling until it is proven healthy.
     Quarantine,

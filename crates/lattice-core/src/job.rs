@@ -24,7 +24,7 @@ pub use next::{Next, ParkedFor, next};
 pub use node_moves::{allowed_node_statuses, node_moves};
 pub use operator_action::{Allowed, DecisionKind, Decisions, Op, OperatorAction, Proof};
 pub use refused::{NotProven, Refused};
-pub use retry::{Disposition, Stop, disposition, recommended_next_action};
+pub use retry::{Disposition, Stop, disposition, other_way, recommended_next_action};
 pub use row::{
     BootDisk, Disposal, Job, JobInput, JobKind, JobLease, JobOutputs, NewJob, Observed, StageEvent, StageEventStatus,
     flow_for,

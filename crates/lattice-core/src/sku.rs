@@ -10,7 +10,8 @@ use crate::time::Timestamp;
 pub struct Sku {
     /// Unique name: `mi300x.192g.8gpu`.
     pub name: String,
-    /// How many GPUs must be on the bus.
+    /// How many GPUs must be on the bus; 0: none is asked for, and what is there is not counted. A container sees the
+    /// GPUs of its host, and is no worse for them.
     pub gpus: u32,
     /// Vendor of each GPU: `nvidia`, `amd`.
     pub gpu_vendor: Option<String>,

@@ -12,8 +12,10 @@ use lattice_core::ids::{CorrelationId, Generation, IdSource, OpId, SiteId, uuid_
 use lattice_core::job::{Disposal, Job, JobKind, JobStatus};
 use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::node::machine::Health;
-use lattice_core::node::{Availability, GpuFact, HoldKind, HostFacts, Node, NodeClass, NodeState, Status};
-use lattice_core::site::{Site, SiteProvider, SiteStatus};
+use lattice_core::node::{
+    Availability, DownCause, GpuFact, HoldKind, HostFacts, Node, NodeClass, NodeState, OnboardingMode, Status, health,
+};
+use lattice_core::site::{MaasSite, Site, SiteProvider, SiteStatus};
 use lattice_core::sku::Sku;
 use lattice_core::time::Timestamp;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -322,6 +324,66 @@ fn every_state_is_explained_and_every_command_in_it_is_ours() {
             }
         }
     }
+}
+
+/// The commands that an explanation of the node prints.
+fn advised(node: &Node) -> Vec<String> {
+    let times = HeartbeatPolicy::default().times(NodeClass::Standard);
+    let context = NodeContext { job: None, last_heard: None, times, health: &Health::NotReported };
+    let commands = explanation::node(node, &context, NOW).next.into_iter().filter_map(|next| match next {
+        NextAction::Run { command, effect } => Some(format!("{command}: {effect}")),
+        NextAction::WaitUntil { .. } | NextAction::Fix { .. } => None,
+    });
+    commands.collect()
+}
+
+#[test]
+fn a_reboot_is_advised_for_what_is_missed_and_says_who_does_it() {
+    for (status, is_missed) in [(Status::Offline, true), (Status::Retired, false), (Status::Removing, false)] {
+        for availability in [Availability::Down, Availability::Failed] {
+            let mut node = at(status, availability);
+            node.down_cause = Some(DownCause::HeartbeatLost);
+            let reboot = advised(&node).into_iter().find(|line| line.starts_with("lattice node reboot"));
+            assert_eq!(reboot.is_some(), is_missed, "{status} {availability}");
+            node.mode = OnboardingMode::Maas;
+            let through_maas = advised(&node).into_iter().find(|line| line.starts_with("lattice node reboot"));
+            if let (Some(by_hand), Some(by_job)) = (reboot, through_maas) {
+                assert!(by_hand.contains("by hand") && by_job.contains("a job power-cycles it"), "{by_hand}; {by_job}");
+            }
+        }
+    }
+    let retired = advised(&at(Status::Retired, Availability::Drained));
+    assert!(retired.iter().any(|line| line.starts_with("lattice node reactivate")), "{retired:?}");
+}
+
+#[test]
+fn a_sku_that_asks_for_no_gpus_counts_none() {
+    let none = Sku { gpus: 0, gpu_vendor: None, ..sku() };
+    assert_eq!(health::check(&none, &facts(), Some("print")), Health::Passed);
+    let node = at(Status::Active, Availability::Ready);
+    let beat = agent::Heartbeat { sku: Some(&none), gpu_count: 8, minor_issue: None, fingerprint: None };
+    let ids = Counter::default();
+    assert!(agent::heard(&request(&ids), &node, &beat).commits.is_empty(), "a container sees the GPUs of its host");
+}
+
+#[test]
+fn a_reboot_by_hand_moves_the_node_at_once_and_one_by_a_job_moves_nothing_yet() {
+    let node = at(Status::Offline, Availability::Down);
+    let ids = Counter::default();
+    let by_hand = command::reboot(&known(&node, &site()), &request(&ids)).unwrap();
+    assert_eq!((node_of(&by_hand.commit).state.availability, by_hand.job), (Availability::Booting, None));
+    let maas: MaasSite = serde_json::from_str(
+        r#"{"api_base_url": "http://maas", "api_token_path": "a", "default_power_creds_path": "b",
+            "deploy_password_path": "c", "pxe_iface": "d", "pxe_vlan_vid": 1, "node_pxe_iface": "e"}"#,
+    )
+    .unwrap();
+    let site = Site { provider: SiteProvider::Maas(maas), ..site() };
+    let by_job = command::reboot(&known(&node, &site), &request(&ids)).unwrap();
+    let after = node_of(&by_job.commit);
+    assert_eq!((after.state, after.owning_job), (node.state, by_job.job));
+    assert!(by_job.job.is_some());
+    let ready = at(Status::Active, Availability::Ready);
+    assert!(command::reboot(&known(&ready, &site), &request(&ids)).is_err(), "what works is drained first");
 }
 
 #[test]

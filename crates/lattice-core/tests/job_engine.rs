@@ -40,6 +40,7 @@ fn every_flow() -> Vec<Flow> {
         flows::retire(hour),
         flows::remove(),
         flows::remove_lxd(),
+        flows::reboot(hour),
     ]
 }
 
@@ -78,6 +79,7 @@ fn error(class: FailureClass, code: &str) -> StageError {
         message: "it broke".to_owned(),
         retry_after: None,
         choices: Vec::new(),
+        recovery: None,
     }
 }
 
@@ -115,7 +117,10 @@ fn in_status(status: JobStatus) -> JobState {
         JobStatus::Completed => {
             turn(&flow, &at(&flow, StageName::WaitForAgentEnrollment), |fence| Input::StageOk { fence })
         }
-        JobStatus::Reconciled => apply(&flow, &in_status(JobStatus::FailedRetryable), Input::LateSuccess),
+        JobStatus::Reconciled => {
+            let enrolling = at(&flow, StageName::WaitForAgentEnrollment);
+            apply(&flow, &fail(&flow, &enrolling, FailureClass::SiteCapabilityMissing, "x"), Input::LateSuccess)
+        }
     }
 }
 
@@ -221,16 +226,17 @@ fn every_failure_class_leads_where_the_specification_says() {
         (C::StateAmbiguity, Disposition::Manual, "resume --boot-disk <disk>"),
     ];
     assert_eq!(rows.len(), FailureClass::VARIANTS.len());
-    let id = pending(&maas()).id;
+    let (job, id) = (pending(&maas()), pending(&maas()).id);
     for (class, expected, words) in rows {
         assert_eq!(disposition(class), expected, "{class}");
-        let advice = recommended_next_action(&maas(), class, StageName::ConfigureStorage, id, &[]);
+        let advice = recommended_next_action(&maas(), &job, StageName::ConfigureStorage, &error(class, "x"));
         let NextAction::Run { command, .. } = advice else { panic!("{advice:?}") };
         let (verb, flag) = words.split_once(' ').unwrap_or((words, ""));
         assert_eq!(command, format!("lattice job {verb} {id} {flag}").trim_end());
     }
-    let choices = ["nvme0n1".to_owned(), "nvme1n1".to_owned()];
-    let asked = recommended_next_action(&maas(), C::HardwareMismatch, StageName::ConfigureStorage, id, &choices);
+    let choices = vec!["nvme0n1".to_owned(), "nvme1n1".to_owned()];
+    let missing = StageError { choices, ..error(C::HardwareMismatch, "x") };
+    let asked = recommended_next_action(&maas(), &job, StageName::ConfigureStorage, &missing);
     let NextAction::Run { command, .. } = asked else { panic!("{asked:?}") };
     assert_eq!(command, format!("lattice job resume {id} --boot-disk nvme0n1"), "it runs as printed");
 }
@@ -303,6 +309,24 @@ fn without_mishaps_a_machine_passes_14_stages_and_no_detour() {
     assert_eq!(next(&flow, &job, NOW), Next::Done);
 }
 
+/// The way back: what a release may have taken is looked at again before the next deployment.
+fn again_up_to_deploy(flow: &Flow, mut job: JobState) -> JobState {
+    let mut seen = Vec::new();
+    while job.stage != StageName::DeployViaMaas {
+        seen.push(job.stage);
+        job = turn(flow, &job, |fence| Input::StageOk { fence });
+    }
+    let expected = [
+        StageName::RecoverForDatasourceRetry,
+        StageName::ConfigureStorage,
+        StageName::ApplyRocePhase2,
+        StageName::EnsurePxeInterfaceAuto,
+        StageName::RenderCloudInit,
+    ];
+    assert_eq!(seen, expected);
+    job
+}
+
 #[test]
 fn a_datasource_failure_deploys_again_once_under_a_new_key_and_then_asks() {
     let flow = maas();
@@ -311,7 +335,7 @@ fn a_datasource_failure_deploys_again_once_under_a_new_key_and_then_asks() {
     assert_eq!(job.stage, StageName::ClassifyDeployFailure);
     let job = fail(&flow, &job, FailureClass::DeployCloudInitFailure, DATASOURCE_LIKE);
     assert_eq!(job.stage, StageName::RecoverForDatasourceRetry);
-    let job = turn(&flow, &job, |fence| Input::StageOk { fence });
+    let job = again_up_to_deploy(&flow, job);
     let Next::Run { stage, key, intended, .. } = next(&flow, &job, NOW) else { panic!("{job:?}") };
     assert_eq!((stage, intended), (StageName::DeployViaMaas, false));
     assert_eq!(key, format!("onboarding_maas/{}/g0/r1/deploy_via_maas", job.id));
@@ -329,7 +353,7 @@ fn a_generic_deploy_failure_stops_and_resume_releases_and_deploys_again() {
     assert_eq!(job.status, JobStatus::FailedRetryable);
     let job = apply(&flow, &job, Input::Op(op(2, OperatorAction::Resume)));
     assert_eq!(job.stage, StageName::RecoverForDatasourceRetry);
-    let job = turn(&flow, &job, |fence| Input::StageOk { fence });
+    let job = again_up_to_deploy(&flow, job);
     assert_eq!((job.stage, job.round), (StageName::DeployViaMaas, 1));
 }
 
@@ -511,10 +535,35 @@ fn adopting_needs_a_fresh_proof_and_ends_as_reconciled() {
 
 #[test]
 fn late_enrolment_is_adopted_after_failure() {
-    for status in [JobStatus::FailedRetryable, JobStatus::FailedManualIntervention] {
-        let job = in_status(status);
-        let adopted = apply(&maas(), &job, Input::LateSuccess);
-        assert_eq!((adopted.status, adopted.stage), (JobStatus::Reconciled, StageName::WaitForAgentEnrollment));
+    let flow = maas();
+    let stopped = |stage| fail(&flow, &at(&flow, stage), FailureClass::StateAmbiguity, "x");
+    let adopted = apply(&flow, &stopped(StageName::WaitForAgentEnrollment), Input::LateSuccess);
+    assert_eq!((adopted.status, adopted.stage), (JobStatus::Reconciled, StageName::WaitForAgentEnrollment));
+    // The agent does not prove that MAAS receives the hardware sync.
+    let onward = apply(&flow, &stopped(StageName::WaitForDeployed), Input::LateSuccess);
+    assert_eq!((onward.status, onward.stage), (JobStatus::Running, StageName::EnsureHardwareSyncConfigured));
+    assert!(onward.adopted, "it ends as reconciled");
+    for stage in [StageName::EnsureHardwareSyncConfigured, StageName::WaitForHardwareSyncHealthy] {
+        assert_eq!(step(&flow, &stopped(stage), &Input::LateSuccess, NOW), Ok(None), "{stage}");
+    }
+    let frozen = op(2, OperatorAction::MarkManualInterventionRequired);
+    let frozen = apply(&flow, &at(&flow, StageName::WaitForAgentEnrollment), Input::Op(frozen));
+    assert_eq!(step(&flow, &frozen, &Input::LateSuccess, NOW), Ok(None), "only a person takes it up again");
+}
+
+#[test]
+fn a_stage_that_knows_its_recovery_is_believed_and_a_running_os_is_named() {
+    let flow = maas();
+    let gone = StageError {
+        recovery: Some(OperatorAction::RestartClean),
+        ..error(FailureClass::StateAmbiguity, "machine_deleted")
+    };
+    for (stage, flag) in
+        [(StageName::CreateOrFindInMaas, ""), (StageName::WaitForAgentEnrollment, " --release-deployed")]
+    {
+        let job = turn(&flow, &at(&flow, stage), |fence| Input::StageErr { fence, error: gone.clone() });
+        let NextAction::Run { command, .. } = job.failure.unwrap().next_action else { panic!("a command") };
+        assert_eq!(command, format!("lattice job restart-clean {}{flag}", job.id));
     }
 }
 

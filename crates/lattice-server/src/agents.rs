@@ -237,6 +237,16 @@ impl AgentEvents for Agents {
         Ok(())
     }
 
+    async fn was_deleted(&self, node: NodeId) -> bool {
+        match self.store.node(node).await {
+            Ok(row) => row.is_some_and(|node| node.state.status == Status::Deleted),
+            Err(error) => {
+                warn!(%error, "store failed");
+                false
+            }
+        }
+    }
+
     async fn refused(&self, refusal: IdentityRefusal) {
         let detail = format!(
             "certificate of {} for {}: {} (from {})",

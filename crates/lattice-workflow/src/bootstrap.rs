@@ -27,6 +27,14 @@ pub struct BootstrapConfig {
     pub task_keys_pem: String,
 }
 
+impl BootstrapConfig {
+    /// Whether this server gives the agent: its own listener has a certificate of our CA. What an operator serves
+    /// elsewhere is trusted as the host trusts it.
+    pub fn gives_agent(&self) -> bool {
+        self.agent_url.starts_with(&self.server)
+    }
+}
+
 /// Content of the bootstrap file: `server`, `node_id`, `token`, `ca_pem`.
 pub fn bootstrap_json(config: &BootstrapConfig, node: NodeId, token: &Secret<String>) -> Secret<String> {
     let body = serde_json::json!({
@@ -54,8 +62,7 @@ pub fn manual_command(config: &BootstrapConfig, node: NodeId, token: &Secret<Str
 /// The part of the line that ends with the right agent in place, or with words that say what is missing.
 fn get_agent(config: &BootstrapConfig) -> String {
     let url = quoted(&config.agent_url);
-    // Its own listener has a certificate of our CA; what an operator serves elsewhere is trusted as the host trusts it.
-    let is_ours = config.agent_url.starts_with(&config.server);
+    let is_ours = config.gives_agent();
     let trust = if is_ours { format!(" --cacert {CA_PATH}") } else { String::new() };
     let fetch = format!(
         r#"$as curl --fail --silent --show-error --location --retry 3{trust} --create-dirs --output "$agent.new" {url} || no "the agent cannot be fetched from "{url} "see that this host has curl and reaches that address, then run the line again""#

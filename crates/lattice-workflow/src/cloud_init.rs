@@ -24,6 +24,8 @@ pub struct Payload<'a> {
     pub bootstrap_json: &'a Secret<String>,
     /// Where the agent's binary is fetched from.
     pub agent_url: &'a str,
+    /// Whether that address has a certificate of our CA.
+    pub agent_is_ours: bool,
     /// SHA-256 of the binary, in hex.
     pub agent_sha256: Option<&'a str>,
     /// What the address above is trusted by, in PEM.
@@ -185,8 +187,9 @@ fn commands(payload: &Payload<'_>, roce: &[RoceLink]) -> Vec<Vec<String>> {
     if let Some(bundle) = payload.site_bundle {
         commands.push(vec!["/usr/local/sbin/site-bootstrap".to_owned(), bundle.to_owned()]);
     }
+    let trust = if payload.agent_is_ours { format!("--cacert {CA_PATH} ") } else { String::new() };
     commands.push(words(&format!(
-        "curl --fail --silent --show-error --location --retry 20 --retry-connrefused --cacert {CA_PATH} \
+        "curl --fail --silent --show-error --location --retry 20 --retry-connrefused {trust}\
          --output {AGENT_PATH} {}",
         payload.agent_url
     )));

@@ -3,16 +3,19 @@
 use std::time::Duration;
 
 use lattice_core::change::NodeAction;
+use lattice_core::failure::FailureClass;
+use lattice_core::ids::JobId;
 use lattice_core::job::StageError;
 use lattice_core::node::Availability;
 use lattice_core::site::{MaasSite, SiteProvider};
 use lattice_providers::machine::maas::MachineStatus;
 use lattice_providers::machine::maas::machines::Presence;
+use lattice_providers::observer::MachineObservation;
 use lattice_store::PageRequest;
 
 use crate::enrollment::store_error;
 use crate::providers::failed;
-use crate::stage::Context;
+use crate::stage::{Context, error};
 
 /// How far back the revocation is looked for: nothing but a few moves follow it.
 const HISTORY: usize = 100;
@@ -39,6 +42,38 @@ fn waits(for_what: impl Into<String>) -> Evidence {
 /// The name of a node's instance.
 pub fn instance_name<'a>(ctx: &'a Context<'_>) -> &'a str {
     ctx.node.provider_ref.as_deref().unwrap_or(&ctx.node.hostname)
+}
+
+/// Whether a job of this node made an instance or deployed a machine, by the stamp that it carries: what another one
+/// made, or nobody stamped, is not this node's to be stopped or deleted.
+///
+/// # Errors
+/// The store cannot be read.
+pub async fn is_of_node(ctx: &Context<'_>, stamp: Option<&str>) -> Result<bool, StageError> {
+    for job in stamp.into_iter().flat_map(|stamp| stamp.split('/')).filter_map(|part| part.parse::<JobId>().ok()) {
+        let job = ctx.tools.store.job(job).await.map_err(store_error)?;
+        if job.is_some_and(|job| job.node == ctx.node.id) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The instance of the node; none when there is none of its name.
+///
+/// # Errors
+/// The server cannot be asked, or the instance of that name is somebody else's.
+pub async fn own_instance(ctx: &Context<'_>) -> Result<Option<MachineObservation>, StageError> {
+    let instances = ctx.tools.providers.instances(ctx.site).await.map_err(failed(ctx.now))?;
+    let Some(found) = instances.observe(instance_name(ctx)).await.map_err(failed(ctx.now))? else { return Ok(None) };
+    if is_of_node(ctx, found.stamp.as_deref()).await? {
+        return Ok(Some(found));
+    }
+    Err(error(
+        FailureClass::StateAmbiguity,
+        "instance_not_ours",
+        format!("the instance named {} was not made for {}: it is left alone", found.name, ctx.node.hostname),
+    ))
 }
 
 /// Looks for evidence now.

@@ -11,6 +11,7 @@ pub mod enrollment;
 mod evidence;
 pub mod host_key;
 mod node_change;
+mod power;
 mod preflight;
 pub mod providers;
 pub mod runner;

@@ -83,6 +83,7 @@ pub fn failed(now: Timestamp) -> impl Fn(ProviderError) -> StageError {
             Remedy::Repeat | Remedy::ReadFirst | Remedy::Stop => None,
         },
         choices: Vec::new(),
+        recovery: None,
     }
 }
 

@@ -180,9 +180,19 @@ impl Work {
         if occasion.woken {
             self.step(&Input::Wake, now);
         }
-        if self.may_be_late_success() && self.forgets_secrets().await && self.step(&Input::LateSuccess, now) {
+        self.judge_late_success(now).await;
+    }
+
+    /// Whether the job turned out to have succeeded after it had failed, and was brought further by it.
+    async fn judge_late_success(&mut self, now: Timestamp) -> bool {
+        let is_late = self.may_be_late_success()
+            && matches!(step(&self.flow, &self.job.state, &Input::LateSuccess, now), Ok(Some(_)))
+            && self.forgets_secrets().await
+            && self.step(&Input::LateSuccess, now);
+        if is_late {
             self.pending.cause = Some("late_success");
         }
+        is_late
     }
 
     /// What was kept secret for the enrolment is not needed any more. False when it cannot be forgotten now: the job
@@ -238,6 +248,13 @@ impl Work {
             }
             Next::Park { why } => {
                 self.flush().await?;
+                // Its agent may have come while this turn failed, and nobody wakes a job that has failed.
+                if why == ParkedFor::Operator {
+                    self.reread_node().await?;
+                    if self.judge_late_success(now).await {
+                        return Ok(None);
+                    }
+                }
                 Ok(Some(Turn::Parked { why, job: Arc::new(self.job.clone()) }))
             }
             Next::Done => {

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use lattice_core::change::Change;
 use lattice_core::failure::FailureClass;
 use lattice_core::ids::{OpId, SiteId};
-use lattice_core::job::{Flow, Job, JobOutputs, Observed, Stage, StageError, UndoKind};
+use lattice_core::job::{Flow, Job, JobOutputs, Observed, OperatorAction, Stage, StageError, UndoKind};
 use lattice_core::node::availability::AvailabilityEvent;
 use lattice_core::node::{Node, PowerFact, ProviderState};
 use lattice_core::site::{LxdSite, MaasSite, Site, SiteProvider};
@@ -100,7 +100,13 @@ pub fn error(class: FailureClass, error_code: &str, message: impl Into<String>) 
         message: message.into(),
         retry_after: None,
         choices: Vec::new(),
+        recovery: None,
     }
+}
+
+/// The same failure, recovered by that action of an operator.
+pub fn recovered_by(action: OperatorAction, error: StageError) -> StageError {
+    StageError { recovery: Some(action), ..error }
 }
 
 /// What a stage found out or did, to be committed with its result.

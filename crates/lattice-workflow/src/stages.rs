@@ -18,6 +18,8 @@ mod inject_bootstrap;
 mod load_lxd_site_config;
 mod load_site_config;
 pub(crate) mod maas;
+mod power_off;
+mod power_on;
 mod recover_for_datasource_retry;
 mod remove_node_record;
 mod render_cloud_init;
@@ -26,6 +28,7 @@ mod retire_node;
 mod stop_instance;
 mod uninstall_agent;
 mod wait_for_agent_enrollment;
+mod wait_for_boot;
 mod wait_for_deployed;
 mod wait_for_drained;
 mod wait_for_hardware_sync_healthy;
@@ -69,5 +72,8 @@ pub const fn stage_runner(name: StageName) -> &'static dyn StageRunner {
         StageName::DeleteInstance => &delete_instance::DeleteInstance,
         StageName::RemoveGpuaasNodeRecord => &remove_node_record::RemoveNodeRecord,
         StageName::CleanupSecrets => &cleanup_secrets::CleanupSecrets,
+        StageName::PowerOff => &power_off::PowerOff,
+        StageName::PowerOn => &power_on::PowerOn,
+        StageName::WaitForBoot => &wait_for_boot::WaitForBoot,
     }
 }

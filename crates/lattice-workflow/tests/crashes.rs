@@ -7,10 +7,16 @@ use std::collections::BTreeMap;
 
 use harness::{Driven, World};
 use lattice_core::command::job::{Asked, act};
+use lattice_core::command::node as commands;
+use lattice_core::failure::FailureClass;
 use lattice_core::ids::NodeId;
 use lattice_core::job::{Decisions, Disposal, Job, JobInput, JobStatus, OperatorAction, StageEventStatus};
+use lattice_core::node::availability::AvailabilityEvent;
+use lattice_core::node::machine::{Health, NodeEvent};
+use lattice_core::node::status::Owner;
 use lattice_core::node::{Availability, NodeState, Status};
 use lattice_providers::machine::fake::FakeCall;
+use lattice_providers::provider::{MachineProvider, NewInstance};
 use lattice_workflow::crash::CrashPlan;
 
 const NAME: &str = "c07u43";
@@ -222,4 +228,87 @@ async fn a_cancelled_onboarding_leaves_nothing_behind() {
     assert_eq!(world.node(job.node).await.state.status, Status::Deleted);
     assert_eq!(world.fake.effects().last().map(|effect| effect.call), Some(FakeCall::Delete));
     assert!(world.secrets.paths().is_empty());
+}
+
+/// The node's heartbeat is lost.
+async fn lose(world: &World, node: NodeId) {
+    use AvailabilityEvent::{GraceExpired, HeartbeatMissed};
+    let events = [HeartbeatMissed, GraceExpired].map(NodeEvent::Availability);
+    world.move_node(node, Owner::Detector, &events).await;
+}
+
+/// Asks for a reboot as the server does, and gives the job.
+async fn reboot(world: &World, node: NodeId) -> Job {
+    let row = world.node(node).await;
+    let health = Health::NotReported;
+    let known = commands::Known { node: &row, job: None, health, live_allocations: 0, site: &world.site };
+    let planned = commands::reboot(&known, &world.request()).unwrap();
+    let job = planned.job.expect("a job reboots it");
+    world.commit(planned.commit.changes, planned.commit.guards).await;
+    assert_eq!(world.node(node).await.state, row.state, "it moves when its power is off, not before");
+    world.job(job).await
+}
+
+#[tokio::test]
+async fn a_reboot_survives_a_crash_at_every_place_and_switches_once() {
+    at_every_place(async |crash| {
+        let world = World::lxd().await;
+        let node = onboarded(&world, CrashPlan::never()).await.job.node;
+        lose(&world, node).await;
+        let before = world.fake.effects().len();
+        let job = reboot(&world, node).await;
+        let driven = world
+            .drive(job.id, crash, async |world| {
+                let switched = world.fake.effects()[before..].iter().any(|effect| effect.call == FakeCall::Exec);
+                if switched && world.node(node).await.state.availability == Availability::Booting {
+                    let healthy = [NodeEvent::Availability(AvailabilityEvent::HealthPassed)];
+                    world.move_node(node, Owner::Detector, &healthy).await;
+                }
+            })
+            .await;
+        assert_eq!(driven.job.state.status, JobStatus::Completed, "{:?}", driven.job.state);
+        let row = world.node(node).await;
+        assert_eq!((row.state, row.owning_job), (NodeState::new(Status::Active, Availability::Ready), None));
+        let calls: Vec<FakeCall> = world.fake.effects()[before..].iter().map(|effect| effect.call).collect();
+        let switched: Vec<_> = calls.into_iter().filter(|call| *call != FakeCall::Exec).collect();
+        assert_eq!(switched, [FakeCall::Stop, FakeCall::Start]);
+        driven
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_node_that_came_back_by_itself_is_not_switched_off() {
+    let world = World::lxd().await;
+    let node = onboarded(&world, CrashPlan::never()).await.job.node;
+    lose(&world, node).await;
+    let before = world.fake.effects().len();
+    let job = reboot(&world, node).await;
+    world.move_node(node, Owner::Detector, &[NodeEvent::Availability(AvailabilityEvent::HealthPassed)]).await;
+    let driven = world.drive(job.id, CrashPlan::never(), async |_| {}).await;
+    assert_eq!(driven.job.state.status, JobStatus::Completed, "{:?}", driven.job.state);
+    assert_eq!(world.fake.effects().len(), before, "it was left on");
+}
+
+#[tokio::test]
+async fn an_instance_that_another_job_made_is_neither_stopped_nor_deleted() {
+    let world = World::lxd().await;
+    let node = onboarded(&world, CrashPlan::never()).await.job.node;
+    run_on(&world, node, JobInput::Retire { disposal: Disposal::Keep }, CrashPlan::never()).await;
+    // Somebody replaced the instance by another one of the same name.
+    world.fake.vanish(NAME);
+    let new = NewInstance {
+        name: NAME.to_owned(),
+        image: "busybox".to_owned(),
+        profiles: Vec::new(),
+        config: BTreeMap::new(),
+        user_data: None,
+        loopback_port: None,
+    };
+    world.fake.create(&new, "onboarding_lxd/somebody-else/g0/r0/create_lxd_instance").await.unwrap();
+    let removed = run_on(&world, node, JobInput::Remove, CrashPlan::never()).await;
+    let failure = removed.job.state.failure.unwrap();
+    assert_eq!((failure.error_code.as_str(), failure.class), ("instance_not_ours", FailureClass::StateAmbiguity));
+    assert!(world.fake.effects().iter().all(|effect| effect.call != FakeCall::Delete));
+    assert_eq!(world.node(node).await.state.status, Status::Retired);
 }

@@ -7,6 +7,7 @@ use lattice_core::job::{
     Allowed, Attempts, Disposition, Enter, Failing, Flow, FlowName, JobStatus, OperatorAction, Reentry, Stage, Stop,
     UndoKind, disposition, flows,
 };
+use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::site::{LxdSite, MaasPolicy};
 use strum::VariantArray;
 
@@ -47,6 +48,7 @@ fn flow_of(name: FlowName) -> Flow {
         FlowName::Retire => flows::retire(PATIENCE),
         FlowName::Remove => flows::remove(),
         FlowName::RemoveLxd => flows::remove_lxd(),
+        FlowName::Reboot => flows::reboot(HeartbeatPolicy::default().boot_timeout()),
     }
 }
 

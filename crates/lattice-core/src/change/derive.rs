@@ -259,6 +259,7 @@ fn milestone(change: &JobChange) -> Option<String> {
         JobKind::Drain => "drain",
         JobKind::Retire => "retirement",
         JobKind::Remove => "removal",
+        JobKind::Reboot => "reboot",
     };
     Some(format!("node.{noun}.{what}"))
 }

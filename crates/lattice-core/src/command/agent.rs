@@ -218,7 +218,7 @@ pub fn heard(request: &Request, node: &Node, beat: &Heartbeat) -> Chained {
 fn minor_issue(said: Option<&str>, gpus: u32, sku: Option<&Sku>) -> Option<String> {
     let counted = || {
         let wanted = sku?.gpus;
-        (gpus != wanted).then(|| format!("{gpus} of {wanted} GPUs on the bus"))
+        (wanted > 0 && gpus != wanted).then(|| format!("{gpus} of {wanted} GPUs on the bus"))
     };
     said.map(str::to_owned).or_else(counted)
 }

@@ -7,7 +7,7 @@ use crate::node::availability::AvailabilityEvent;
 use crate::node::machine::{Facts, Health, Moved, NodeEvent, decide};
 use crate::node::status::{Owner, StatusEvent};
 use crate::node::{DownCause, HoldKind, Node, Status};
-use crate::site::Site;
+use crate::site::{Site, SiteProvider};
 
 /// What is known about a node when a command comes in.
 #[derive(Debug, Clone)]
@@ -74,6 +74,21 @@ impl Known<'_> {
         let mut moved = decide(self.node, event, &facts, request.now)?;
         moved.change.after.owning_job = Some(job.id);
         Ok(planned(self.node, request, moved, Some(job)))
+    }
+
+    /// Creates the job that owns the node, which stays where it is.
+    fn owned(&self, request: &Request, input: JobInput, cause: &str, detail: &str) -> Planned {
+        let job = NewJob { node: self.node, site: self.site, input, batch: None }.build(request);
+        let mut after = self.node.successor(request.now);
+        after.owning_job = Some(job.id);
+        let change = NodeChange {
+            after,
+            before: Some(self.node.state),
+            action: NodeAction::Updated,
+            cause: cause.to_owned(),
+            detail: detail.to_owned(),
+        };
+        planned(self.node, request, Moved { change, effects: Vec::new() }, Some(job))
     }
 }
 
@@ -190,12 +205,22 @@ pub fn withdraw(known: &Known, request: &Request) -> Result<Planned, Refused> {
     known.simple(request, NodeEvent::Status(StatusEvent::Withdraw))
 }
 
-/// Says that it is being booted again, by hand until jobs do it: it fails unless its agent registers in time.
+/// Boots it again. A job power-cycles it through its provider, and the node boots once its power is seen to be off; a node
+/// that an operator bootstrapped is power-cycled by hand, and boots from now on: it fails unless its agent registers in
+/// time.
 ///
 /// # Errors
-/// Not unknown, drained, down or failed.
+/// Not unknown, drained, down or failed; or owned by another job.
 pub fn reboot(known: &Known, request: &Request) -> Result<Planned, Refused> {
-    known.simple(request, NodeEvent::Availability(AvailabilityEvent::Reboot))
+    let event = NodeEvent::Availability(AvailabilityEvent::Reboot);
+    match &known.site.provider {
+        SiteProvider::Manual => known.simple(request, event),
+        SiteProvider::Maas(_) | SiteProvider::Lxd(_) => {
+            known.moved(request, event)?;
+            known.not_busy()?;
+            Ok(known.owned(request, JobInput::Reboot, "reboot", &request.reason))
+        }
+    }
 }
 
 /// Resumes, or creates anew, the job that owns a draining or removing node; a live one is success without a duplicate.
@@ -226,18 +251,8 @@ pub fn resume(known: &Known, request: &Request) -> Result<ResumeNode, Refused> {
     let Some(input) = wanted else {
         return Err(Refused::NothingToResume { hostname: node.hostname.clone(), state: node.state });
     };
-    let job = NewJob { node, site: known.site, input, batch: None }.build(request);
-    let mut after = node.successor(request.now);
-    after.owning_job = Some(job.id);
-    let change = NodeChange {
-        after,
-        before: Some(node.state),
-        action: NodeAction::Updated,
-        cause: "resume".to_owned(),
-        detail: "its owning job was lost and is created anew".to_owned(),
-    };
-    let moved = Moved { change, effects: Vec::new() };
-    Ok(ResumeNode::Created(Box::new(planned(node, request, moved, Some(job)))))
+    let planned = known.owned(request, input, "resume", "its owning job was lost and is created anew");
+    Ok(ResumeNode::Created(Box::new(planned)))
 }
 
 /// What resuming a node came to.

@@ -2,7 +2,7 @@
 
 use super::{Explanation, Unmet, meaning};
 use crate::explain::NextAction;
-use crate::job::{Job, JobStatus};
+use crate::job::{Job, JobStatus, other_way};
 use crate::time::{Timestamp, human};
 
 /// Explains a job: what it waits for, or why it stopped and what would move it.
@@ -82,6 +82,7 @@ fn stopped(job: &Job, owner: String, because: &mut Vec<Unmet>, next: &mut Vec<Ne
         });
     }
     next.push(failure.next_action.clone());
+    next.extend(other_way(job.id, failure));
     let cancel = format!("lattice job cancel {}", job.id);
     next.push(NextAction::run(cancel, "stops it for good and undoes what can be undone"));
 }

@@ -6,7 +6,7 @@ use crate::heartbeat::detector;
 use crate::job::{Job, JobStatus};
 use crate::node::class::SilenceTimes;
 use crate::node::machine::Health;
-use crate::node::{Availability, DownCause, Hold, HoldKind, Node, Status};
+use crate::node::{Availability, DownCause, Hold, HoldKind, Node, OnboardingMode, Status};
 use crate::time::{Timestamp, human};
 
 /// What else is known about a node when it is explained.
@@ -93,7 +93,20 @@ impl Story<'_> {
             }
             Status::Retired => {
                 self.unmet("it is retired".to_owned(), since, "operator");
-                self.run(format!("lattice node reactivate {host}"), "takes it back, same identity");
+                match node.state.availability {
+                    Availability::Drained => {
+                        self.run(format!("lattice node reactivate {host}"), "takes it back, same identity");
+                    }
+                    Availability::Unknown
+                    | Availability::Booting
+                    | Availability::Ready
+                    | Availability::Degraded
+                    | Availability::Down
+                    | Availability::Draining
+                    | Availability::Failed => self.next.push(NextAction::Fix {
+                        what: format!("to take it back, start {host}: once it is drained, it can be reactivated"),
+                    }),
+                }
                 self.run(format!("lattice node remove {host} --yes"), "ends its identity");
             }
             Status::Removing => {
@@ -135,9 +148,29 @@ impl Story<'_> {
             }
             Availability::Failed => {
                 self.unmet("its boot failed".to_owned(), since, "operator");
-                self.run(format!("lattice node reboot {host} --yes"), "says that you power-cycle it now: nothing does that for you yet; it fails unless its agent registers in time");
+                self.reboot();
             }
         }
+    }
+
+    /// Nobody misses the heartbeat of what was taken out of service on purpose.
+    fn is_out_of_service(&self) -> bool {
+        matches!(self.node.state.status, Status::Draining | Status::Retired | Status::Removing)
+    }
+
+    fn reboot(&mut self) {
+        if self.is_out_of_service() {
+            return;
+        }
+        let effect = match self.node.mode {
+            OnboardingMode::Maas | OnboardingMode::Lxd => {
+                "a job power-cycles it through its provider, and watches that it comes back"
+            }
+            OnboardingMode::Manual | OnboardingMode::Openchami => {
+                "says that you power-cycle it now, by hand; it fails unless its agent registers in time"
+            }
+        };
+        self.run(format!("lattice node reboot {} --yes", self.node.hostname), effect);
     }
 
     fn booting(&mut self) {
@@ -193,12 +226,14 @@ impl Story<'_> {
                     .last_heard
                     .map_or_else(String::new, |at| format!(", last heard {} ago", human(self.now.since(at))));
                 self.unmet(format!("its heartbeat is lost{heard}"), since, "agent");
-                self.next.push(NextAction::Fix {
-                    what: format!(
-                        "see that {host} is powered and that lattice-agent runs on it: it comes back by itself"
-                    ),
-                });
-                self.run(format!("lattice node reboot {host} --yes"), "says that you power-cycle it now: nothing does that for you yet; it fails unless its agent registers in time");
+                if !self.is_out_of_service() {
+                    self.next.push(NextAction::Fix {
+                        what: format!(
+                            "see that {host} is powered and that lattice-agent runs on it: it comes back by itself"
+                        ),
+                    });
+                }
+                self.reboot();
                 self.run(
                     format!("lattice node bootstrap {host}"),
                     "gives its host a new identity, if its certificate expired or was revoked",
@@ -206,7 +241,7 @@ impl Story<'_> {
             }
             Some(DownCause::CriticalHardware) => {
                 self.unmet("its BMC reports a critical hardware failure".to_owned(), since, "hardware");
-                self.run(format!("lattice node reboot {host} --yes"), "says that you power-cycle it now: nothing does that for you yet; it fails unless its agent registers in time");
+                self.reboot();
             }
             Some(DownCause::Disabled) => {
                 // The hold says who and why.

@@ -13,6 +13,8 @@ use crate::failure::FailureClass;
 use crate::ids::LeaseEpoch;
 use crate::time::Timestamp;
 
+/// Code of a job that an operator froze: nothing but an operator takes it up again. spec: S5 4.9
+pub const FROZEN: &str = "frozen_by_operator";
 /// Longest pause that the other side may ask for with its `retry_after`.
 pub const LONGEST_RETRY_AFTER: std::time::Duration = std::time::Duration::from_secs(900);
 
@@ -148,6 +150,7 @@ fn window_over(flow: &Flow, job: &JobState, stage: &Stage, waiting_for: &str, no
         message: format!("still waiting for {waiting_for} when the time of `{}` was over", stage.name),
         retry_after: None,
         choices: Vec::new(),
+        recovery: None,
     };
     if job.status == JobStatus::Compensating {
         let error = StageError { error_code: "undo_timeout".to_owned(), ..error };
@@ -231,7 +234,7 @@ fn enter_after(flow: &Flow, job: &JobState, stage: &Stage, error: &StageError, n
 }
 
 fn stopped(flow: &Flow, job: &JobState, stage: &Stage, error: &StageError, stop: Stop, now: Timestamp) -> JobState {
-    let next_action = recommended_next_action(flow, error.class, stage.name, job.id, &error.choices);
+    let next_action = recommended_next_action(flow, job, stage.name, error);
     let status = match stop {
         Stop::Retryable => JobStatus::FailedRetryable,
         Stop::Manual => JobStatus::FailedManualIntervention,
@@ -365,17 +368,22 @@ fn wake(job: &JobState) -> Option<JobState> {
     may_look.then(|| JobState { next_at: None, wait: None, ..job.clone() })
 }
 
+/// What the provider must receive from the host is not proven by its agent: those stages are still run, and a job that
+/// failed at one of them stays failed. spec: S5 4.6, 4.13, 9.1
 fn late_success(flow: &Flow, job: &JobState, now: Timestamp) -> Option<JobState> {
     let enrollment = flow.stage(StageName::WaitForAgentEnrollment)?;
-    if !job.status.is_failed() || job.compensating_to.is_some() {
+    let is_frozen = job.failure.as_ref().is_some_and(|failure| failure.error_code == FROZEN);
+    if !job.status.is_failed() || job.compensating_to.is_some() || is_frozen {
         return None;
     }
-    let entered = enter(flow, job, enrollment, now);
-    Some(JobState {
-        status: JobStatus::Reconciled,
-        adopted: true,
-        deadline: None,
-        fence: LeaseEpoch(job.fence.0 + 1),
-        ..entered
-    })
+    let adopted = JobState { adopted: true, fence: LeaseEpoch(job.fence.0 + 1), ..job.clone() };
+    let left = flow.in_sequence(job.stage)?;
+    match flow.stage(StageName::EnsureHardwareSyncConfigured) {
+        Some(sync) if flow.position(left) < flow.position(sync.name) => Some(enter(flow, &adopted, sync, now)),
+        Some(_) if left != enrollment.name => None,
+        Some(_) | None => {
+            let entered = enter(flow, &adopted, enrollment, now);
+            Some(JobState { status: JobStatus::Reconciled, deadline: None, ..entered })
+        }
+    }
 }

@@ -197,6 +197,15 @@ impl Flow {
         self.stages[position + 1..].iter().find(|stage| stage.enter == Enter::InSequence)
     }
 
+    /// The stage of the sequence at which a job stands: that of a detour is where the sequence was left.
+    pub fn in_sequence(&self, name: StageName) -> Option<StageName> {
+        match self.stage(name)?.enter {
+            Enter::InSequence => Some(name),
+            Enter::OnFailure { of, .. } => Some(of),
+            Enter::BackEdge => self.back_edge.as_ref()?.from.first().copied(),
+        }
+    }
+
     /// The detour that a failure of that stage leads into.
     pub fn detour(&self, of: StageName, class: FailureClass) -> Option<&Stage> {
         self.stages.iter().find(|stage| stage.enter == Enter::OnFailure { of, class })

@@ -51,6 +51,8 @@ pub enum FlowName {
     Remove,
     /// A retired LXD node is deleted with its instance. spec: S5 10
     RemoveLxd,
+    /// A machine or an instance is switched off and on again. spec: S1 "Down → Booting"
+    Reboot,
 }
 
 /// Seconds.
@@ -104,7 +106,8 @@ pub fn onboarding_maas(policy: &MaasPolicy) -> Flow {
         class: FailureClass::DeployCloudInitFailure,
         error_code: DATASOURCE_LIKE,
         via: StageName::RecoverForDatasourceRetry,
-        to: StageName::DeployViaMaas,
+        // A release gives storage and interfaces back: they are looked at again. spec: S5 5.3
+        to: StageName::ConfigureStorage,
         max_rounds,
     };
     Flow { name: FlowName::OnboardingMaas, version: 1, stages, back_edge: Some(back_edge) }
@@ -129,9 +132,19 @@ fn before_deploy(policy: &MaasPolicy) -> Vec<Stage> {
             resume_at: Some(StageName::CommissionNode),
             ..stage(StageName::WaitForReady)
         },
-        Stage { decisions: &[DecisionKind::BootDisk], ..stage(StageName::ConfigureStorage) },
+        // MAAS believes its inventory until the machine is commissioned again: what was put right shows only then.
+        Stage {
+            decisions: &[DecisionKind::BootDisk],
+            resume_at: Some(StageName::CommissionNode),
+            ..stage(StageName::ConfigureStorage)
+        },
         Stage { failing: Failing::Continues, ..stage(StageName::ApplyRocePhase2) },
-        Stage { attempts: Attempts::Bounded(2), failing: pxe_failing, ..stage(StageName::EnsurePxeInterfaceAuto) },
+        Stage {
+            attempts: Attempts::Bounded(2),
+            failing: pxe_failing,
+            resume_at: Some(StageName::CommissionNode),
+            ..stage(StageName::EnsurePxeInterfaceAuto)
+        },
     ]
 }
 
@@ -272,6 +285,34 @@ pub fn remove_lxd() -> Flow {
     let stop = Stage { node_during: Some(Status::Removing), ..stage(StageName::StopInstance) };
     let stages = [stop, stage(StageName::DeleteInstance)].into_iter().chain(end_of_identity()).collect();
     Flow { name: FlowName::RemoveLxd, version: 1, stages, back_edge: None }
+}
+
+/// Longest time in which a machine must have done what its power control was told: a soft stop waits for the services of
+/// its OS, and a BMC that is busy answers after a minute. After the first of these the power is cut.
+const POWER: Duration = s(180);
+
+/// Off and on again: the node boots from the moment at which its power is seen to be off, for `boot` at most.
+pub fn reboot(boot: Duration) -> Flow {
+    let power = |error_code| within(POWER, FailureClass::BmcPowerFailure, error_code);
+    let stages = vec![
+        Stage {
+            backoff: MACHINE_BACKOFF,
+            timeout: Timeout { windows: 2, ..power("power_off_timeout") },
+            ..stage(StageName::PowerOff)
+        },
+        Stage {
+            backoff: MACHINE_BACKOFF,
+            timeout: power("power_on_timeout"),
+            resume_at: Some(StageName::PowerOff),
+            ..stage(StageName::PowerOn)
+        },
+        Stage {
+            timeout: within(boot, FailureClass::PostDeployConnectivityFailure, "boot_timeout"),
+            resume_at: Some(StageName::PowerOff),
+            ..stage(StageName::WaitForBoot)
+        },
+    ];
+    Flow { name: FlowName::Reboot, version: 1, stages, back_edge: None }
 }
 
 fn end_of_identity() -> [Stage; 2] {

@@ -14,6 +14,7 @@ pub const fn allowed_node_statuses(flow: FlowName, status: JobStatus) -> &'stati
         FlowName::Drain => &[Status::Active, Status::Offline, Status::Quarantined],
         FlowName::Retire => retirement(status),
         FlowName::Remove | FlowName::RemoveLxd => removal(status),
+        FlowName::Reboot => &[Status::Active, Status::Offline, Status::Quarantined, Status::Retired],
     }
 }
 
@@ -116,7 +117,7 @@ fn cancelled(flow: &Flow, after: &JobState, node: Status) -> Vec<Status> {
         FlowName::OnboardingMaas | FlowName::OnboardingLxd | FlowName::OnboardingManual => {
             cancelled_onboarding(node, flow.keeps_effects(after.highest_stage))
         }
-        FlowName::Drain => Vec::new(),
+        FlowName::Drain | FlowName::Reboot => Vec::new(),
         FlowName::Retire => {
             if node == Status::Draining {
                 vec![Status::Offline]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::engine::{advance, compensate, enter, furthest, quiet};
+use super::engine::{FROZEN, advance, compensate, enter, furthest, quiet};
 use super::flow::{Enter, Flow, Stage};
 use super::operator_action::{Allowed, DecisionKind, Decisions, Op, OperatorAction};
 use super::refused::{NotProven, Refused};
@@ -133,28 +133,18 @@ fn adopt(flow: &Flow, job: &JobState, op: &Op, now: Timestamp) -> Result<JobStat
     if now.since(proof.at) > FRESH {
         return Err(not_proven(NotProven::Old { at: proof.at }));
     }
-    if flow.position(proven.name) < in_sequence(flow, job) {
+    if flow.position(proven.name) < flow.in_sequence(job.stage).and_then(|name| flow.position(name)) {
         return Err(not_proven(NotProven::Behind { proves: proven.name, stage: job.stage }));
     }
     let highest_stage = furthest(flow, job.highest_stage, proven.name);
     Ok(advance(flow, &JobState { adopted: true, highest_stage, ..job.clone() }, proven.name, now))
 }
 
-/// Place in the sequence of the stage that the job stands at: that of a detour is where it was left.
-fn in_sequence(flow: &Flow, job: &JobState) -> Option<usize> {
-    let left = match flow.stage(job.stage)?.enter {
-        Enter::InSequence => job.stage,
-        Enter::OnFailure { of, .. } => of,
-        Enter::BackEdge => *flow.back_edge.as_ref()?.from.first()?,
-    };
-    flow.position(left)
-}
-
 fn freeze(job: &JobState, now: Timestamp) -> JobState {
     let failure = Failure {
         stage: job.stage,
         class: job.failure.as_ref().map_or(FailureClass::StateAmbiguity, |failure| failure.class),
-        error_code: "frozen_by_operator".to_owned(),
+        error_code: FROZEN.to_owned(),
         message: format!("an operator froze the job at `{}`", job.stage),
         at: now,
         next_action: NextAction::run(

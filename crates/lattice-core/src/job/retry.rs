@@ -1,8 +1,9 @@
 //! What a failure class means: try again, stop, or ask; and what to do then. spec: S5 4.7
 
 use super::flow::Flow;
-use super::operator_action::OperatorAction;
+use super::operator_action::{DecisionKind, OperatorAction};
 use super::stage::StageName;
+use super::state::{Failure, JobState, StageError};
 use crate::explain::NextAction;
 use crate::failure::FailureClass;
 use crate::ids::JobId;
@@ -57,17 +58,38 @@ pub const fn disposition(class: FailureClass) -> Disposition {
     }
 }
 
-/// What an operator should do about a failure of that class at that stage, as a command.
+/// What an operator should do about a failure at that stage, as a command that recovers the job as it is printed.
 ///
 /// The action is allowed from the status that [`disposition`] leads to, whatever the stage makes of it.
-pub fn recommended_next_action(
-    flow: &Flow,
-    class: FailureClass,
-    stage: StageName,
-    job: JobId,
-    choices: &[String],
-) -> NextAction {
-    let (action, effect) = match class {
+pub fn recommended_next_action(flow: &Flow, job: &JobState, stage: StageName, error: &StageError) -> NextAction {
+    let (action, effect) = match error.recovery {
+        Some(action) => (action, effect_of(action, stage)),
+        None => by_class(flow, error.class, stage),
+    };
+    let mut command = command(action, job.id);
+    if action == OperatorAction::RestartClean && flow.keeps_effects(job.highest_stage) {
+        command = format!("{command} {}", DecisionKind::ReleaseDeployed.flag(None));
+    }
+    if error.recovery.is_none() {
+        command = with_decision(command, flow, error.class, stage, &error.choices);
+    }
+    NextAction::Run { command, effect }
+}
+
+fn effect_of(action: OperatorAction, stage: StageName) -> String {
+    match action {
+        OperatorAction::RetryStage => format!("run {stage} again"),
+        OperatorAction::Resume => format!("once that is put right: continue at {stage}"),
+        OperatorAction::Rerun => "once that is put right: from the top, adopting what is there".to_owned(),
+        OperatorAction::RestartClean => "undo what is left of it, and begin anew, with a machine found anew".to_owned(),
+        OperatorAction::Cancel => "stop, and undo what can be undone".to_owned(),
+        OperatorAction::AdoptObservedState => "look again, and go on from what is proven".to_owned(),
+        OperatorAction::MarkManualInterventionRequired => "freeze it".to_owned(),
+    }
+}
+
+fn by_class(flow: &Flow, class: FailureClass, stage: StageName) -> (OperatorAction, String) {
+    match class {
         FailureClass::InputConfigError => {
             (OperatorAction::Rerun, "once the input is put right: from the top, adopting what is there".to_owned())
         }
@@ -79,10 +101,8 @@ pub fn recommended_next_action(
         FailureClass::PxeDiscoveryFailure => {
             (OperatorAction::Resume, "once the machine boots by PXE: continue from the last safe stage".to_owned())
         }
-        FailureClass::HardwareMismatch => (
-            OperatorAction::Resume,
-            format!("with this choice, or once the hardware is put right: continue at {stage}"),
-        ),
+        FailureClass::HardwareMismatch if decisions(flow, stage).is_empty() => (OperatorAction::Resume, put_right()),
+        FailureClass::HardwareMismatch => (OperatorAction::Resume, format!("go on with this choice at {stage}")),
         FailureClass::DeployCloudInitFailure => {
             (OperatorAction::Resume, "release the machine and deploy it once more".to_owned())
         }
@@ -94,12 +114,22 @@ pub fn recommended_next_action(
             (OperatorAction::Resume, "wait again with a fresh enrolment token".to_owned())
         }
         FailureClass::StateAmbiguity if decisions(flow, stage).is_empty() => {
-            (OperatorAction::AdoptObservedState, "look again, and go on from what is proven".to_owned())
+            (OperatorAction::Resume, "once it is put right in the provider: look again, and go on".to_owned())
         }
         FailureClass::StateAmbiguity => (OperatorAction::Resume, "go on with this choice".to_owned()),
-    };
-    let command = command(action, job);
-    NextAction::Run { command: with_decision(command, flow, class, stage, choices), effect }
+    }
+}
+
+fn put_right() -> String {
+    "once the hardware is put right: it is looked at again, and goes on".to_owned()
+}
+
+/// What helps besides the next action of a failure: a choice is not the only way out of missing hardware.
+pub fn other_way(job: JobId, failure: &Failure) -> Option<NextAction> {
+    let plain = command(OperatorAction::Resume, job);
+    let asks =
+        matches!(&failure.next_action, NextAction::Run { command, .. } if command.starts_with(&format!("{plain} --")));
+    (asks && failure.class == FailureClass::HardwareMismatch).then(|| NextAction::run(plain, put_right()))
 }
 
 /// The command line of an action.
@@ -124,6 +154,6 @@ fn with_decision(command: String, flow: &Flow, class: FailureClass, stage: Stage
     asks.first().map_or(command.clone(), |decision| format!("{command} {}", decision.flag(choice)))
 }
 
-fn decisions(flow: &Flow, stage: StageName) -> &'static [super::operator_action::DecisionKind] {
+fn decisions(flow: &Flow, stage: StageName) -> &'static [DecisionKind] {
     flow.stage(stage).map_or(&[], |stage| stage.decisions)
 }

@@ -42,6 +42,8 @@ pub enum JobKind {
     Retire,
     /// A retired node is removed and its identity ended.
     Remove,
+    /// A node's machine is power-cycled.
+    Reboot,
 }
 
 /// What a job was asked.
@@ -79,6 +81,8 @@ pub enum JobInput {
     },
     /// Removal of a retired node.
     Remove,
+    /// Off and on again, through the provider. spec: S1 "Down → Booting"
+    Reboot,
 }
 
 /// What becomes of a retired node's machine. design: 2-state-model "Jobs"
@@ -274,6 +278,7 @@ impl JobInput {
             Self::Drain { .. } => JobKind::Drain,
             Self::Retire { .. } => JobKind::Retire,
             Self::Remove => JobKind::Remove,
+            Self::Reboot => JobKind::Reboot,
         }
     }
 }
@@ -343,6 +348,7 @@ pub fn flow_for(input: &JobInput, site: &Site) -> Flow {
         (JobInput::Retire { .. }, _) => flows::retire(DRAIN_PATIENCE),
         (JobInput::Remove, SiteProvider::Lxd(_)) => flows::remove_lxd(),
         (JobInput::Remove, SiteProvider::Manual | SiteProvider::Maas(_)) => flows::remove(),
+        (JobInput::Reboot, _) => flows::reboot(site.heartbeat.boot_timeout()),
     }
 }
 

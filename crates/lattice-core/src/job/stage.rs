@@ -84,4 +84,10 @@ pub enum StageName {
     RemoveGpuaasNodeRecord,
     /// Delete its secrets and tokens.
     CleanupSecrets,
+    /// Switch the machine off, until its power is seen to be off.
+    PowerOff,
+    /// Switch it on, until its power is seen to be on.
+    PowerOn,
+    /// Until its agent registered and its health check passed.
+    WaitForBoot,
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::flow::Flow;
-use super::operator_action::{Decisions, Op};
+use super::operator_action::{Decisions, Op, OperatorAction};
 use super::stage::StageName;
 use super::status::JobStatus;
 use crate::explain::NextAction;
@@ -184,6 +184,8 @@ pub struct StageError {
     pub retry_after: Option<Timestamp>,
     /// What the decision that the stage asks for can be, the likeliest first: disks, machines.
     pub choices: Vec<String>,
+    /// The operator's action that recovers from it, where it is another one than its class's.
+    pub recovery: Option<OperatorAction>,
 }
 
 /// Everything that can change a job. Results carry the fence of their turn.

@@ -83,6 +83,7 @@ impl Life {
             FlowName::OnboardingManual => Status::BootstrapIssued,
             FlowName::Drain | FlowName::Retire => dice.pick(&[Status::Active, Status::Offline, Status::Quarantined]),
             FlowName::Remove | FlowName::RemoveLxd => Status::Retired,
+            FlowName::Reboot => Status::Offline,
         };
         let world = World::new(&flow, &mut dice);
         let coverage = Coverage { statuses: [job.status].into(), ..Coverage::default() };
@@ -512,13 +513,14 @@ fn some_flow(dice: &mut Dice) -> Flow {
         ..MaasPolicy::default()
     };
     let patience = Duration::from_secs(3_600);
-    match dice.below(10) {
+    match dice.below(11) {
         0 => flows::onboarding_lxd(&lxd_site()),
         1 => flows::onboarding_manual(Duration::from_secs(7_200)),
         2 => flows::drain(patience),
         3 => flows::retire(patience),
         4 => flows::remove(),
         5 => flows::remove_lxd(),
+        6 => flows::reboot(Duration::from_secs(600)),
         _ => flows::onboarding_maas(&policy),
     }
 }

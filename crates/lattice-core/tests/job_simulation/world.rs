@@ -56,6 +56,7 @@ pub fn error(class: FailureClass, code: &str) -> StageError {
         message: format!("simulated {class}"),
         retry_after: None,
         choices: Vec::new(),
+        recovery: None,
     }
 }
 
@@ -114,6 +115,7 @@ impl World {
             | StageName::WaitForAgentEnrollment
             | StageName::WaitForRunning
             | StageName::WaitForDrained
+            | StageName::WaitForBoot
             | StageName::DrainNode => self.waited(stage, now, dice),
             other if self.present.contains(&other) => Seen::Done,
             _ => Seen::NotDone,

@@ -46,6 +46,13 @@ pub trait AgentEvents: Send + Sync {
     /// The refusal that the agent gets; the next heartbeat brings the same report again.
     async fn report(&self, report: Report) -> Result<(), Problem>;
 
+    /// Whether that node, which the registry does not know, was deleted: its agent is told so for good. Where that cannot
+    /// be told, it was not.
+    async fn was_deleted(&self, node: NodeId) -> bool {
+        let _ = node;
+        false
+    }
+
     /// An identity was refused: for the audit. A revoked agent asks again and again: bound what is written.
     async fn refused(&self, refusal: IdentityRefusal);
 }

@@ -35,6 +35,8 @@ pub(super) enum Refusal {
     Foreign { certificate: NodeId, path: NodeId },
     #[error("the certificate of node {node} expired at {not_after}")]
     Expired { node: NodeId, not_after: Timestamp },
+    #[error("node {node} was deleted: its identity is never used again")]
+    Deleted { node: NodeId },
     #[error("node {node}: {refused}")]
     Registry { node: NodeId, refused: Refused },
     #[error(transparent)]
@@ -60,6 +62,7 @@ impl Refusal {
             Self::NoCertificate | Self::NotANode(_) => (StatusCode::UNAUTHORIZED, Code::Unauthenticated),
             Self::Foreign { .. } => (StatusCode::FORBIDDEN, Code::CertificateForeign),
             Self::Expired { .. } => (StatusCode::UNAUTHORIZED, Code::CertificateExpired),
+            Self::Deleted { .. } => (StatusCode::GONE, Code::CertificateRevoked),
             Self::Registry { refused, .. } => match refused {
                 // Not a verdict on the certificate: a server that has just started may not know all nodes yet.
                 Refused::NodeUnknown => (StatusCode::NOT_FOUND, Code::NotFound),
@@ -88,6 +91,9 @@ impl Refusal {
                 format!("lattice explain node {node}"),
                 "says why, and what gives the node a new identity if it is to have one",
             )),
+            Self::Deleted { .. } => problem.next(NextAction::Fix {
+                what: "stop the agent on this host: systemctl disable --now lattice-agent".into(),
+            }),
             Self::NoAgentBinary => problem.next(NextAction::Fix {
                 what: "set bootstrap.agent_binary in the server's configuration and restart it".into(),
             }),

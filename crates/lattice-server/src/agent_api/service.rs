@@ -158,6 +158,11 @@ impl AgentService {
         match self.admit(connection, identity, path, at) {
             Ok(handle) => Ok(Caller { node: path, handle, peer: connection.peer, at }),
             Err(refusal) => {
+                let is_unknown = matches!(refusal, Refusal::Registry { refused: Refused::NodeUnknown, .. });
+                let refusal = match is_unknown && Box::pin(self.parts.events.was_deleted(path)).await {
+                    true => Refusal::Deleted { node: path },
+                    false => refusal,
+                };
                 let (_, code) = refusal.kind();
                 let refused = IdentityRefusal { certificate: identity.node, path, code, peer: connection.peer, at };
                 Box::pin(self.parts.events.refused(refused)).await;

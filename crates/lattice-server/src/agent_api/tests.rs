@@ -146,6 +146,10 @@ async fn a_node_that_was_forgotten_is_not_known() {
     assert_eq!(live.refusal(&node.heartbeat_path(), &heartbeat(session, 1)).await, unknown);
     let mut another = node.client.connect().await.unwrap();
     assert_eq!(another.refusal(&node.heartbeat_path(), &heartbeat(session, 1)).await, unknown);
+    // Once it is known to be deleted, its agent is told for good, and stops asking.
+    fixture.events.deleted.lock().unwrap().push(node.id);
+    let gone = refused(410, Code::CertificateRevoked);
+    assert_eq!(another.refusal(&register_path(node.id), &register_request()).await, gone);
 }
 
 #[tokio::test]

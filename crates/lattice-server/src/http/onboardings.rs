@@ -116,7 +116,7 @@ pub async fn get(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<
         JobInput::OnboardMaas { ipmi_ip, pxe_mac, .. } => ("maas", Some(ipmi_ip), pxe_mac),
         JobInput::OnboardLxd { .. } => ("lxd", None, None),
         JobInput::OnboardManual { .. } => ("manual", None, None),
-        JobInput::Drain { .. } | JobInput::Retire { .. } | JobInput::Remove => ("none", None, None),
+        JobInput::Drain { .. } | JobInput::Retire { .. } | JobInput::Remove | JobInput::Reboot => ("none", None, None),
     };
     Ok(Json(OnboardingView {
         onboarding_id: view.row.id,
@@ -158,8 +158,10 @@ async fn onboarding(app: &App, id: &str) -> Answer<Job> {
     let job = find_job(app, id).await?;
     match job.kind {
         JobKind::Onboarding => Ok(job),
-        JobKind::Drain | JobKind::Retire | JobKind::Remove => Err(Refusal::not_found("onboarding", id)
-            .because(format!("job {id} is a {} job", job.kind))
-            .next(NextAction::run(format!("lattice job get {id}"), "shows it"))),
+        JobKind::Drain | JobKind::Retire | JobKind::Remove | JobKind::Reboot => {
+            Err(Refusal::not_found("onboarding", id)
+                .because(format!("job {id} is a {} job", job.kind))
+                .next(NextAction::run(format!("lattice job get {id}"), "shows it")))
+        }
     }
 }

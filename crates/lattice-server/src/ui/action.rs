@@ -296,10 +296,9 @@ const fn verb_words(verb: NodeVerb) -> (&'static str, &'static str) {
             ("Disable…", "running allocations will be requeued or failed; heartbeats do not undo it, enable does")
         }
         NodeVerb::Enable => ("Enable", "it is given back once its health check passes"),
-        NodeVerb::Reboot => (
-            "Reboot…",
-            "you power-cycle it now, nothing does that for you yet; it fails unless its agent registers in time",
-        ),
+        NodeVerb::Reboot => {
+            ("Reboot…", "a job power-cycles it through its provider; a manual node is power-cycled by you, now")
+        }
         NodeVerb::Quarantine => ("Quarantine…", "it is blocked from scheduling until it is proven healthy"),
         NodeVerb::Recover => ("Recover", "it is taken back once its health check passes"),
         NodeVerb::Retire => ("Retire…", "it is drained and taken out of the fleet; its identity stays"),

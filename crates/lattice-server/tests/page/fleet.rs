@@ -189,6 +189,7 @@ pub fn job(server: &TestServer, node: &Node, kind: JobKind, at: Timestamp) -> Jo
         JobKind::Drain => (JobInput::Drain { urgent: false }, StageName::BeginDrain),
         JobKind::Retire => (JobInput::Retire { disposal: lattice_core::job::Disposal::Keep }, StageName::DisableNode),
         JobKind::Remove => (JobInput::Remove, StageName::UninstallAgent),
+        JobKind::Reboot => (JobInput::Reboot, StageName::PowerOff),
     };
     Job {
         id,

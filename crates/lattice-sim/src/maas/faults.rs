@@ -16,6 +16,8 @@ pub enum MachineFault {
     CommissioningFailure,
     /// Commissioning never ends by itself.
     CommissioningHangs,
+    /// The machine disappears from MAAS when it was commissioned.
+    MachineDeletedEarly,
     /// The boot card is not seen by commissioning.
     MissingBootDisk,
     /// One interface is not seen by commissioning (the first RoCE interface).

@@ -7,6 +7,7 @@
 mod checks;
 mod life;
 mod operators;
+mod reboot;
 mod region;
 mod world;
 

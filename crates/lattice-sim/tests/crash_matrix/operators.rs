@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lattice_core::command::job::Asked;
+use lattice_core::explain::NextAction;
 use lattice_core::failure::FailureClass;
 use lattice_core::job::{Allowed, Decisions, Job, JobStatus, OperatorAction, Proof, StageName};
 use lattice_core::node::Status;
@@ -44,14 +45,12 @@ const fn no_agent(kind: Kind, stops_again: &'static [OperatorAction]) -> Failing
     Failing { kind, cause: Cause::NoAgent, class, stage, stops_again }
 }
 
-const FAILING: [Failing; 17] = {
+const FAILING: [Failing; 18] = {
     use FailureClass::{
         DeployCloudInitFailure, HardwareMismatch, HardwareSyncFailure, PxeDiscoveryFailure, StateAmbiguity,
         UpstreamTransient,
     };
     use OperatorAction::{Rerun, RestartClean, Resume, RetryStage};
-    /// MAAS believes its inventory until the machine is commissioned again.
-    const INVENTORY: &[OperatorAction] = &[Resume, Rerun, RestartClean];
     /// The failed deployment is still there, and is adopted with its failure.
     const ADOPTED: &[OperatorAction] = &[Rerun, RetryStage];
     [
@@ -59,13 +58,11 @@ const FAILING: [Failing; 17] = {
         machine(MachineFault::CommissioningHangs, PxeDiscoveryFailure, StageName::WaitForReady),
         machine(MachineFault::BmcUnreachable, PxeDiscoveryFailure, StageName::WaitForReady),
         machine(MachineFault::BmcLoginRefused, PxeDiscoveryFailure, StageName::WaitForReady),
+        machine(MachineFault::MissingBootDisk, HardwareMismatch, StageName::ConfigureStorage),
+        machine(MachineFault::AbsentPxeNic, HardwareMismatch, StageName::EnsurePxeInterfaceAuto),
         Failing {
-            stops_again: INVENTORY,
-            ..machine(MachineFault::MissingBootDisk, HardwareMismatch, StageName::ConfigureStorage)
-        },
-        Failing {
-            stops_again: INVENTORY,
-            ..machine(MachineFault::AbsentPxeNic, HardwareMismatch, StageName::EnsurePxeInterfaceAuto)
+            stops_again: &[Resume, Rerun],
+            ..machine(MachineFault::MachineDeletedEarly, StateAmbiguity, StageName::WaitForReady)
         },
         machine(MachineFault::DeployRejected, UpstreamTransient, StageName::DeployViaMaas),
         Failing {
@@ -136,6 +133,43 @@ fn asked(action: OperatorAction, job: &Job, proves: StageName) -> Asked {
     };
     let release_deployed = action == OperatorAction::RestartClean;
     Asked { action, decisions: Decisions { release_deployed, ..Decisions::default() }, observed }
+}
+
+/// The next action of a failure, as an operator types it.
+pub fn typed(job: &Job) -> Asked {
+    let failure = job.state.failure.as_ref().expect("it failed");
+    let NextAction::Run { command, .. } = &failure.next_action else { panic!("no command: {failure:?}") };
+    let words: Vec<&str> = command.split(' ').collect();
+    let (["lattice", "job", verb, id], rest) = words.split_at(4) else { panic!("not a job's command: {command}") };
+    assert_eq!(*id, job.id.to_string(), "{command}");
+    let action = OperatorAction::VARIANTS.iter().find(|action| action.verb() == *verb).expect("a verb of a job");
+    let mut decisions = Decisions::default();
+    match rest {
+        [] => {}
+        ["--release-deployed"] => decisions.release_deployed = true,
+        ["--boot-disk", disk] => decisions.boot_disk = Some((*disk).to_owned()),
+        ["--machine", machine] => decisions.machine = Some((*machine).to_owned()),
+        other => panic!("{other:?}"),
+    }
+    Asked { action: *action, decisions, observed: None }
+}
+
+#[tokio::test]
+async fn the_printed_next_action_recovers_each_failed_onboarding() {
+    for failing in &FAILING {
+        let (world, stopped) = failed(failing).await;
+        let asked = typed(&stopped);
+        world.operate(&asked).await.unwrap_or_else(|refused| panic!("{:?}: {asked:?}: {refused}", failing.cause));
+        let driven = world.drive(Death::Never).await;
+        assert_eq!(
+            driven.job.state.status,
+            JobStatus::Completed,
+            "{:?}: {asked:?}: {:?}",
+            failing.cause,
+            driven.job.state
+        );
+        checks::onboarded(&world, failing.kind, &driven.job).await.unwrap();
+    }
 }
 
 /// Where an action may lead once the cause is healed.

@@ -80,6 +80,8 @@ struct State {
     /// By the address of the machine.
     systems: BTreeMap<IpAddr, (Boot, System)>,
     hosts: Vec<Host>,
+    /// Systems that were there and booted again.
+    returned: Vec<String>,
     /// How long after its boot an agent comes; none: never.
     agent_after: Option<Duration>,
     /// What strikes the region when it is called so, and how often.
@@ -100,6 +102,7 @@ impl Region {
             world: MaasWorld::new(config),
             systems: BTreeMap::new(),
             hosts: Vec::new(),
+            returned: Vec::new(),
             agent_after: Some(Duration::from_secs(5)),
             strike: None,
             nonce: 0,
@@ -138,6 +141,11 @@ impl Region {
         let (due, later) = std::mem::take(&mut state.hosts).into_iter().partition(|host| host.due <= now);
         state.hosts = later;
         due
+    }
+
+    /// Systems that booted again since this was asked.
+    pub fn take_returned(&self) -> Vec<String> {
+        std::mem::take(&mut self.advanced().returned)
     }
 
     /// An agent that was refused comes again later.
@@ -201,7 +209,7 @@ impl State {
         for effect in self.world.advance(jiff_time(now)) {
             match effect {
                 Effect::Booted(boot) if boot.first => self.first_boot(boot, now),
-                Effect::Booted(_) => {}
+                Effect::Booted(boot) => self.returned.push(boot.label),
                 Effect::PoweredOff { label } => self.hosts.retain(|host| host.label != label),
                 Effect::Wiped { label } => {
                     self.hosts.retain(|host| host.label != label);

@@ -11,11 +11,14 @@ use lattice_core::actor::{Actor, Role};
 use lattice_core::change::{Change, Commit, NodeAction, NodeChange, Outcome};
 use lattice_core::command::agent::{Registration, enrolled, registered};
 use lattice_core::command::job::{ActRefused, Asked, act};
+use lattice_core::command::node::Known;
 use lattice_core::command::{Request, agent};
 use lattice_core::ids::{CorrelationId, Generation, IdSource, JobId, NodeId, OpId, SiteId, uuid_v7};
 use lattice_core::job::row::MANUAL_TOKEN_TTL;
 use lattice_core::job::{Job, JobInput, JobStatus, NewJob, ParkedFor, allowed_node_statuses, flow_for};
+use lattice_core::node::availability::AvailabilityEvent;
 use lattice_core::node::class::HeartbeatPolicy;
+use lattice_core::node::machine::Health;
 use lattice_core::node::{Availability, Node, NodeClass, NodeState, OnboardingMode, Status};
 use lattice_core::secret::{Secret, token_hash};
 use lattice_core::site::{MaasPolicy, MaasSite, RoceAssignment, Site, SiteProvider, SiteStatus};
@@ -439,6 +442,45 @@ impl World {
                 self.region.comes_again(host, AGENT_PAUSE);
             }
         }
+        for label in self.region.take_returned() {
+            self.returns(&label).await;
+        }
+    }
+
+    /// The agent of a system that booted again registers.
+    async fn returns(&self, label: &str) {
+        let facts = self.region.with(|world| world.hardware(label).unwrap().facts());
+        let registration = Registration {
+            facts: &facts,
+            fingerprint: "fingerprint",
+            boot_id: "another boot",
+            agent_version: "1.0.0",
+            minor_issue: None,
+            address: None,
+        };
+        let node = self.node_row().await;
+        let chained = registered(&self.request("agent"), &node, &self.sku, &registration, Duration::from_secs(600));
+        self.commit_all(chained).await;
+    }
+
+    /// The node's heartbeat is lost.
+    pub async fn lose(&self) {
+        for event in [AvailabilityEvent::HeartbeatMissed, AvailabilityEvent::GraceExpired] {
+            let node = self.node_row().await;
+            self.commit_all(agent::judged(&self.request("detector"), &node, event, String::new())).await;
+        }
+    }
+
+    /// Asks for a reboot, as the server does; its job is driven from now on.
+    pub async fn reboot(&mut self) {
+        let node = self.node_row().await;
+        let known =
+            Known { node: &node, job: None, health: Health::NotReported, live_allocations: 0, site: &self.site };
+        let planned = lattice_core::command::node::reboot(&known, &self.request("operator")).unwrap();
+        let job = planned.job.expect("a job reboots it");
+        let outcome = self.store.commit_one(planned.commit).await.unwrap();
+        assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
+        self.job = job;
     }
 
     async fn enrols(&self, host: &Host) -> bool {

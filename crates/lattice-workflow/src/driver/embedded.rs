@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
 use tracing::{error, warn};
 
-use super::sites::{Watches, follow};
+use super::sites::{Followers, Watches, follow};
 use crate::runner::{Occasion, Runner, Turn, TurnError};
 
 /// How much a driver does at once.
@@ -136,7 +136,7 @@ struct Driver {
     turns_of_site: HashMap<SiteId, usize>,
     started_of_batch: HashMap<BatchId, HashSet<JobId>>,
     watches: Arc<Watches>,
-    followers: JoinSet<()>,
+    followers: Followers,
 }
 
 impl Driver {
@@ -154,7 +154,7 @@ impl Driver {
             turns_of_site: HashMap::new(),
             started_of_batch: HashMap::new(),
             watches: Arc::default(),
-            followers: JoinSet::new(),
+            followers: Followers::default(),
         }
     }
 
@@ -186,6 +186,7 @@ impl Driver {
                     }
                     Err(panicked) => self.panicked(&panicked),
                 },
+                site = self.followers.lost() => self.follow(site, self.limits.after_failure),
                 () = tokio::time::sleep(pause) => self.fire(),
             }
         }
@@ -238,9 +239,16 @@ impl Driver {
 
     fn watch(&mut self, job: &Job) {
         if self.watches.watch(job) {
-            let tools = self.runner.shared_tools();
-            self.followers.spawn(follow(tools, Arc::clone(&self.watches), job.site, self.pokes.clone()));
+            self.follow(job.site, Duration::ZERO);
         }
+    }
+
+    fn follow(&mut self, site: SiteId, after: Duration) {
+        let (tools, watches, pokes) = (self.runner.shared_tools(), Arc::clone(&self.watches), self.pokes.clone());
+        self.followers.start(site, async move {
+            tokio::time::sleep(after).await;
+            follow(tools, watches, site, pokes).await;
+        });
     }
 
     async fn poked(&mut self, job: JobId) {

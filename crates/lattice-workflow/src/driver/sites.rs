@@ -1,6 +1,7 @@
 //! One look at each MAAS site for all jobs that wait for one of its machines. design: 3-jobs "Polling is per site"
 
 use std::collections::{HashMap, HashSet};
+use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use lattice_core::job::{Job, JobInput, StageName};
 use lattice_core::site::SiteProvider;
 use lattice_providers::machine::maas::SystemId;
 use tokio::sync::mpsc;
-use tracing::warn;
+use tokio::task::{Id, JoinSet};
+use tracing::{error, warn};
 
 use super::embedded::Poke;
 use crate::tools::Tools;
@@ -84,6 +86,37 @@ impl Watches {
     }
 }
 
+/// The tasks that look at the sites, and whose each is: a task that panics cannot say it.
+#[derive(Default)]
+pub(super) struct Followers {
+    tasks: JoinSet<()>,
+    sites: HashMap<Id, SiteId>,
+}
+
+impl Followers {
+    /// Has `task` look at a site.
+    pub(super) fn start(&mut self, site: SiteId, task: impl Future<Output = ()> + Send + 'static) {
+        let task = self.tasks.spawn(task);
+        self.sites.insert(task.id(), site);
+    }
+
+    /// A site that nobody looks at any more, since its task ended by a defect of ours. Never comes back while all look.
+    pub(super) async fn lost(&mut self) -> SiteId {
+        loop {
+            match self.tasks.join_next_with_id().await {
+                Some(Ok((id, ()))) => drop(self.sites.remove(&id)),
+                Some(Err(panicked)) => {
+                    if let Some(site) = self.sites.remove(&panicked.id()) {
+                        error!(site_id = %site, error = %panicked, "a look at the site ended without a result");
+                        return site;
+                    }
+                }
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
 /// Looks at a site for as long as the process lives, and wakes the jobs whose machines changed.
 pub(super) async fn follow(tools: Arc<Tools>, watches: Arc<Watches>, site: SiteId, pokes: mpsc::Sender<Poke>) {
     loop {
@@ -123,5 +156,20 @@ async fn look(tools: &Tools, site: SiteId, machines: &[SystemId]) -> Option<(Vec
             warn!(site_id = %site.id, %error, "site has no usable client");
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_site_whose_follower_panics_is_named_and_the_others_go_on() {
+        let sites: Vec<SiteId> = (1..3).map(|n| SiteId::new(uuid::Uuid::from_u128(n))).collect();
+        let mut followers = Followers::default();
+        followers.start(sites[0], std::future::pending());
+        followers.start(sites[1], async { panic!("a planned panic") });
+        assert_eq!(followers.lost().await, sites[1]);
+        assert_eq!(followers.tasks.len(), 1);
     }
 }

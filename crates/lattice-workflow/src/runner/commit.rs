@@ -108,7 +108,7 @@ impl Work {
         if stopped { Ok(()) } else { Err(TurnError::Superseded) }
     }
 
-    async fn reread_node(&mut self) -> Result<(), TurnError> {
+    pub(super) async fn reread_node(&mut self) -> Result<(), TurnError> {
         self.node = self.tools.store.node(self.job.node).await?.ok_or(TurnError::Superseded)?;
         Ok(())
     }

@@ -27,7 +27,8 @@ impl StageRunner for BeginDrain {
                     | JobInput::OnboardLxd { .. }
                     | JobInput::OnboardManual { .. }
                     | JobInput::Retire { .. }
-                    | JobInput::Remove => AvailabilityEvent::Drain,
+                    | JobInput::Remove
+                    | JobInput::Reboot => AvailabilityEvent::Drain,
                 };
                 Ok(Observation::Done(Delta::said("drain begun").ask(NodeAsk::Require(event))))
             }

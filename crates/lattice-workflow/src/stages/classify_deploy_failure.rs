@@ -5,6 +5,8 @@ use lattice_core::failure::FailureClass;
 use lattice_core::job::StageError;
 use lattice_core::job::flows::{DATASOURCE_LIKE, GENERIC};
 
+use lattice_providers::machine::maas::MachineStatus;
+
 use super::maas;
 use crate::stage::{Context, Delta, Observation, Outcome, StageRunner, error};
 
@@ -33,6 +35,13 @@ impl StageRunner for ClassifyDeployFailure {
     }
 
     async fn act(&self, ctx: &Context<'_>, _: &str) -> Result<Outcome, StageError> {
+        // Deployed after all, when its time was over: that is what was waited for. spec: S5 4.13
+        if let Ok(machine) = maas::fresh(ctx).await
+            && machine.status == MachineStatus::Deployed
+            && maas::is_ours(ctx, &machine)
+        {
+            return Ok(Outcome::Done(Delta::said("MAAS says Deployed after all").seen(ctx, maas::seen(&machine))));
+        }
         let texts = evidence(ctx).await;
         let sign = texts.iter().find(|text| is_datasource_like(text));
         let code = if sign.is_some() { DATASOURCE_LIKE } else { GENERIC };

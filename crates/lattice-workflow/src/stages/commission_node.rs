@@ -7,7 +7,7 @@ use lattice_providers::machine::maas::lifecycle::Commission;
 use lattice_providers::machine::maas::machines::MachineUpdate;
 use lattice_providers::machine::maas::{Machine, MachineStatus};
 
-use super::maas;
+use super::{configure_storage, ensure_pxe_interface_auto, maas};
 use crate::providers::failed;
 use crate::stage::{Context, Delta, Observation, Outcome, StageRunner, error};
 
@@ -23,7 +23,9 @@ impl StageRunner for CommissionNode {
         }
         match machine.status {
             MachineStatus::Commissioning | MachineStatus::Testing => Ok(done(ctx, &machine)),
-            MachineStatus::Ready if machine.hostname == ctx.job.hostname => Ok(done(ctx, &machine)),
+            MachineStatus::Ready if machine.hostname == ctx.job.hostname && lacks(ctx, &machine)?.is_none() => {
+                Ok(done(ctx, &machine))
+            }
             MachineStatus::Ready
             | MachineStatus::New
             | MachineStatus::FailedCommissioning
@@ -62,7 +64,8 @@ impl StageRunner for CommissionNode {
         let power = maas::power_login(ctx).await?.setup;
         let update = MachineUpdate { hostname: Some(ctx.job.hostname.clone()), power: Some(power) };
         let machine = region.client().update(&id, update).await.map_err(failed(ctx.now))?;
-        if machine.status == MachineStatus::Ready {
+        let lack = lacks(ctx, &machine)?.filter(|_| machine.status == MachineStatus::Ready);
+        if machine.status == MachineStatus::Ready && lack.is_none() {
             return Ok(Outcome::Done(
                 Delta::said("Ready already; name and power control set").seen(ctx, maas::seen(&machine)),
             ));
@@ -70,8 +73,20 @@ impl StageRunner for CommissionNode {
         // Commissioning accepts a New machine by the way; accepting it first would commission it without these options.
         let how = Commission { enable_ssh: true, skip_bmc_config: true, skip_testing: false };
         let machine = region.client().commission(&id, how).await.map_err(failed(ctx.now))?;
-        Ok(Outcome::Done(Delta::said(format!("commissioning of {id} begun")).seen(ctx, maas::seen(&machine))))
+        let why = lack.map_or_else(String::new, |lack| format!(", to look again: {lack}"));
+        Ok(Outcome::Done(Delta::said(format!("commissioning of {id} begun{why}")).seen(ctx, maas::seen(&machine))))
     }
+}
+
+/// What the stages before the deploy would miss in the inventory of a Ready machine. MAAS knows of what was put in, or
+/// put back, since it was commissioned last only after it is commissioned again; nothing runs on it that could be lost.
+/// spec: S5 4.10
+fn lacks(ctx: &Context<'_>, machine: &Machine) -> Result<Option<String>, StageError> {
+    let is_strict = ctx.maas_site()?.policy.strict_pxe_preflight;
+    let disk = configure_storage::wanted(ctx, machine).map(drop);
+    let interface = ensure_pxe_interface_auto::interface(ctx, machine).map(drop);
+    let missing = disk.and(if is_strict { interface } else { Ok(()) });
+    Ok(missing.err().map(|lack| lack.message))
 }
 
 fn done(ctx: &Context<'_>, machine: &Machine) -> Observation {

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use lattice_core::failure::FailureClass;
 use lattice_core::job::{BootDisk, StageError};
 use lattice_core::site::disks::{DiskCandidate, boot_disk, describe};
+use lattice_providers::machine::maas::body::BlockDevice;
 use lattice_providers::machine::maas::{Machine, MachineStatus};
 
 use super::maas;
@@ -24,10 +25,9 @@ impl StageRunner for ConfigureStorage {
             return Err(maas::out_of_band(&machine, "its storage can be set only while it is Ready"));
         }
         let wanted = wanted(ctx, &machine)?;
-        let is_set = machine.boot_disk.as_ref().is_some_and(|disk| disk.id.to_string() == wanted.id);
-        let is_laid_out = ctx.job.outputs.boot_disk.as_ref().is_some_and(|known| known.id == wanted.id);
-        if is_set && is_laid_out {
-            return Ok(Observation::Done(Delta::said(format!("boots from {}", wanted.name)).skipped()));
+        let boots = machine.boot_disk.as_ref().filter(|disk| disk.id.to_string() == wanted.id);
+        if boots.is_some_and(BlockDevice::has_flat_layout) {
+            return Ok(Observation::Done(set(ctx, wanted).skipped()));
         }
         Ok(Observation::Absent)
     }
@@ -41,15 +41,19 @@ impl StageRunner for ConfigureStorage {
         let region = maas::region(ctx).await?;
         region.client().set_boot_disk(&machine.system_id, number).await.map_err(failed(ctx.now))?;
         region.client().set_flat_layout(&machine.system_id).await.map_err(failed(ctx.now))?;
-        let mut outputs = ctx.outputs();
-        let message = format!("boots from {} ({}), flat layout", disk.name, disk.model);
-        outputs.boot_disk = Some(disk);
-        Ok(Outcome::Done(Delta::said(message).outputs(outputs)))
+        Ok(Outcome::Done(set(ctx, disk)))
     }
 }
 
+fn set(ctx: &Context<'_>, disk: BootDisk) -> Delta {
+    let mut outputs = ctx.outputs();
+    let message = format!("boots from {} ({}), flat layout", disk.name, disk.model);
+    outputs.boot_disk = Some(disk);
+    Delta::said(message).outputs(outputs)
+}
+
 /// The disk to boot from: an operator's choice, else the boot card.
-fn wanted(ctx: &Context<'_>, machine: &Machine) -> Result<BootDisk, StageError> {
+pub(super) fn wanted(ctx: &Context<'_>, machine: &Machine) -> Result<BootDisk, StageError> {
     let disks: Vec<DiskCandidate> = machine
         .physicalblockdevice_set
         .iter()

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use lattice_core::job::StageError;
 
-use crate::evidence::instance_name;
+use crate::evidence::{instance_name, own_instance};
 use crate::providers::failed;
 use crate::stage::{Context, Delta, Observation, Outcome, StageRunner};
 
@@ -14,8 +14,7 @@ pub struct DeleteInstance;
 impl StageRunner for DeleteInstance {
     async fn observe(&self, ctx: &Context<'_>) -> Result<Observation, StageError> {
         let name = instance_name(ctx);
-        let instances = ctx.tools.providers.instances(ctx.site).await.map_err(failed(ctx.now))?;
-        match instances.observe(name).await.map_err(failed(ctx.now))? {
+        match own_instance(ctx).await? {
             None => Ok(Observation::Done(Delta::said(format!("there is no instance {name}")))),
             Some(_) => Ok(Observation::Absent),
         }

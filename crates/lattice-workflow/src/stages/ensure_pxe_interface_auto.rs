@@ -47,7 +47,7 @@ impl StageRunner for EnsurePxeInterfaceAuto {
     }
 }
 
-fn interface<'a>(ctx: &Context<'_>, machine: &'a Machine) -> Result<&'a Interface, StageError> {
+pub(super) fn interface<'a>(ctx: &Context<'_>, machine: &'a Machine) -> Result<&'a Interface, StageError> {
     let name = &ctx.maas_site()?.node_pxe_iface;
     machine.interface_set.iter().find(|interface| interface.name == *name).ok_or_else(|| {
         let there: Vec<&str> = machine.interface_set.iter().map(|interface| interface.name.as_str()).collect();

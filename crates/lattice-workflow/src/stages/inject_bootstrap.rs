@@ -11,6 +11,7 @@ use lattice_providers::provider::GuestFile;
 
 use crate::bootstrap::{AGENT_PATH, BOOTSTRAP_PATH, bootstrap_json};
 use crate::enrollment::{self, TokenFor};
+use crate::evidence::instance_name;
 use crate::providers::{InstanceHost, failed};
 use crate::stage::{Context, Delta, Observation, Outcome, StageRunner, error};
 
@@ -19,6 +20,13 @@ const STAMP_PATH: &str = "/etc/lattice/bootstrap-token-id";
 /// How the agent is started where no service manager is there to keep it: detached from the caller.
 const START: [&str; 4] =
     ["/bin/sh", "-c", "exec setsid \"$0\" run >>/var/log/lattice-agent.log 2>&1 </dev/null &", AGENT_PATH];
+/// The same for an instance that was started again: its agent may run already.
+const START_AGAIN: [&str; 4] = [
+    "/bin/sh",
+    "-c",
+    "pidof lattice-agent >/dev/null || exec setsid \"$0\" run >>/var/log/lattice-agent.log 2>&1 </dev/null &",
+    AGENT_PATH,
+];
 /// Longest run of one of these commands.
 const COMMAND: Duration = Duration::from_secs(20);
 
@@ -73,13 +81,28 @@ impl StageRunner for InjectBootstrap {
 }
 
 async fn run(ctx: &Context<'_>, instances: &dyn InstanceHost, command: &[&str]) -> Result<(), StageError> {
-    let output = instances.exec(ctx.provider_ref()?, command, COMMAND).await.map_err(failed(ctx.now))?;
+    run_in(ctx, instances, ctx.provider_ref()?, command).await
+}
+
+async fn run_in(
+    ctx: &Context<'_>,
+    instances: &dyn InstanceHost,
+    name: &str,
+    command: &[&str],
+) -> Result<(), StageError> {
+    let output = instances.exec(name, command, COMMAND).await.map_err(failed(ctx.now))?;
     if output.code == Some(0) {
         return Ok(());
     }
     let said = lattice_providers::message::of_body(&output.stderr, &[]);
     let message = format!("`{}` in the instance ended with {:?}: {said}", command[0], output.code);
     Err(error(FailureClass::PostDeployConnectivityFailure, "guest_command_failed", message))
+}
+
+/// Starts the agent of the node's instance, unless it runs.
+pub(super) async fn start_agent(ctx: &Context<'_>) -> Result<(), StageError> {
+    let instances = ctx.tools.providers.instances(ctx.site).await.map_err(failed(ctx.now))?;
+    run_in(ctx, &*instances, instance_name(ctx), &START_AGAIN).await
 }
 
 /// A token is committed before anybody can try to use it: the files follow in the next step.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lattice_core::failure::FailureClass;
-use lattice_core::job::{JobInput, StageError};
+use lattice_core::job::{JobInput, OperatorAction, StageError};
 use lattice_core::secret::Secret;
 use lattice_core::site::power_credentials::{PowerTarget, candidates};
 use lattice_providers::machine::maas::machines::{PowerSetup, Presence};
@@ -13,7 +13,7 @@ use lattice_providers::secret::{SecretError, SecretPath};
 
 use crate::enrollment::secret_error;
 use crate::providers::failed;
-use crate::stage::{Context, Seen, error};
+use crate::stage::{Context, Seen, error, recovered_by};
 
 /// The site's region.
 pub(super) async fn region(ctx: &Context<'_>) -> Result<Arc<MaasObserver>, StageError> {
@@ -37,6 +37,19 @@ pub(super) async fn fresh(ctx: &Context<'_>) -> Result<Machine, StageError> {
     }
 }
 
+/// The node's machine as MAAS describes it now, for jobs of a node that is there.
+pub(crate) async fn fresh_of_node(ctx: &Context<'_>) -> Result<(Arc<MaasObserver>, Machine), StageError> {
+    let name = ctx.node.provider_ref.as_deref().ok_or_else(|| {
+        error(FailureClass::StateAmbiguity, "machine_unknown", format!("{} has no machine in MAAS", ctx.node.hostname))
+    })?;
+    let id = system_id(name)?;
+    let region = region(ctx).await?;
+    match region.client().machine(&id).await.map_err(failed(ctx.now))? {
+        Some(machine) => Ok((region, machine)),
+        None => Err(StageError { recovery: None, ..missing(ctx, &region, &id).await? }),
+    }
+}
+
 /// The job's machine as it was last seen, if that was in this stage; else as it is now. What was asked in the very
 /// millisecond in which the stage was entered may have been answered before the stage before it acted.
 pub(super) async fn recent(ctx: &Context<'_>) -> Result<Arc<Machine>, StageError> {
@@ -51,10 +64,10 @@ pub(super) async fn recent(ctx: &Context<'_>) -> Result<Arc<Machine>, StageError
 /// The listing does not hold the machine: a 404 on it proves that it was deleted.
 async fn missing(ctx: &Context<'_>, region: &MaasObserver, id: &SystemId) -> Result<StageError, StageError> {
     match region.client().presence(id).await.map_err(failed(ctx.now))? {
-        Presence::Absent => Ok(error(
-            FailureClass::StateAmbiguity,
-            "machine_deleted",
-            format!("machine {id} was deleted from MAAS while its onboarding ran"),
+        // Only a clean restart forgets the machine that it found, and finds or creates another one.
+        Presence::Absent => Ok(recovered_by(
+            OperatorAction::RestartClean,
+            error(FailureClass::StateAmbiguity, "machine_deleted", format!("machine {id} was deleted from MAAS")),
         )),
         Presence::Present => Ok(error(
             FailureClass::UpstreamTransient,
@@ -78,7 +91,7 @@ pub(super) fn is_deployed_by_us(ctx: &Context<'_>, machine: &Machine) -> bool {
 }
 
 /// The machine is in a state that this job neither made nor may undo.
-pub(super) fn out_of_band(machine: &Machine, wanted: &str) -> StageError {
+pub(crate) fn out_of_band(machine: &Machine, wanted: &str) -> StageError {
     let owner = machine.owner.as_deref().unwrap_or("nobody");
     error(
         FailureClass::StateAmbiguity,
@@ -88,7 +101,7 @@ pub(super) fn out_of_band(machine: &Machine, wanted: &str) -> StageError {
 }
 
 /// What was seen of a machine.
-pub(super) fn seen(machine: &Machine) -> Seen {
+pub(crate) fn seen(machine: &Machine) -> Seen {
     Seen {
         provider_ref: machine.system_id.to_string(),
         status: machine.status.to_string(),
@@ -121,7 +134,8 @@ pub(super) fn asked<'a>(ctx: &'a Context<'_>) -> Result<Asked<'a>, StageError> {
         | JobInput::OnboardManual { .. }
         | JobInput::Drain { .. }
         | JobInput::Retire { .. }
-        | JobInput::Remove => Err(error(
+        | JobInput::Remove
+        | JobInput::Reboot => Err(error(
             FailureClass::InputConfigError,
             "wrong_input",
             "this stage belongs to an onboarding through MAAS",

@@ -53,6 +53,7 @@ impl StageRunner for RenderCloudInit {
             hostname: &ctx.job.hostname,
             bootstrap_json: &bootstrap_json(bootstrap, ctx.node.id, &token),
             agent_url: &bootstrap.agent_url,
+            agent_is_ours: bootstrap.gives_agent(),
             agent_sha256: bootstrap.agent_sha256.as_deref(),
             ca_pem: &bootstrap.ca_pem,
             task_keys_pem: &bootstrap.task_keys_pem,

@@ -5,7 +5,7 @@ use lattice_core::job::StageError;
 use lattice_providers::observer::MachineState;
 use lattice_providers::provider::Stop;
 
-use crate::evidence::instance_name;
+use crate::evidence::{instance_name, own_instance};
 use crate::providers::{failed, seen};
 use crate::stage::{Context, Delta, Observation, Outcome, StageRunner};
 
@@ -16,8 +16,7 @@ pub struct StopInstance;
 impl StageRunner for StopInstance {
     async fn observe(&self, ctx: &Context<'_>) -> Result<Observation, StageError> {
         let name = instance_name(ctx);
-        let instances = ctx.tools.providers.instances(ctx.site).await.map_err(failed(ctx.now))?;
-        match instances.observe(name).await.map_err(failed(ctx.now))? {
+        match own_instance(ctx).await? {
             None => Ok(Observation::Done(Delta::said(format!("there is no instance {name}")).skipped())),
             Some(found) if found.state == MachineState::Stopped => {
                 Ok(Observation::Done(Delta::said(format!("{name} is stopped")).seen(ctx, seen(&found))))

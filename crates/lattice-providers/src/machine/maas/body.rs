@@ -250,6 +250,30 @@ pub struct Subnet {
     pub vlan: Option<Vlan>,
 }
 
+/// A partition of a disk.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Partition {
+    /// What is, or will be, on it.
+    #[serde(default)]
+    pub filesystem: Option<Filesystem>,
+}
+
+/// A file system.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Filesystem {
+    /// Where the deployed system mounts it.
+    #[serde(default)]
+    pub mount_point: Option<String>,
+}
+
+impl BlockDevice {
+    /// Whether MAAS's layout `flat` is on it: a partition of its own that holds the root file system.
+    pub fn has_flat_layout(&self) -> bool {
+        let mounts = self.partitions.iter().filter_map(|one| one.filesystem.as_ref()?.mount_point.as_deref());
+        mounts.into_iter().any(|mount_point| mount_point == "/")
+    }
+}
+
 /// A disk.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct BlockDevice {
@@ -279,6 +303,9 @@ pub struct BlockDevice {
     /// What it is used for, in words.
     #[serde(default, deserialize_with = "nullable")]
     pub used_for: String,
+    /// Its partitions.
+    #[serde(default, deserialize_with = "nullable")]
+    pub partitions: Vec<Partition>,
 }
 
 /// Null is as good as absent: MAAS leaves nearly every field null at some time of a machine's life.

@@ -74,6 +74,7 @@ pub struct Ledger {
     pub reports: Mutex<Vec<Report>>,
     pub refused: Mutex<Vec<IdentityRefusal>>,
     pub refuse_reports: AtomicBool,
+    pub deleted: Mutex<Vec<NodeId>>,
 }
 
 #[async_trait]
@@ -99,6 +100,9 @@ impl AgentEvents for Ledger {
         }
         self.reports.lock().unwrap().push(report);
         Ok(())
+    }
+    async fn was_deleted(&self, node: NodeId) -> bool {
+        self.deleted.lock().unwrap().contains(&node)
     }
     async fn refused(&self, refusal: IdentityRefusal) {
         self.refused.lock().unwrap().push(refusal);

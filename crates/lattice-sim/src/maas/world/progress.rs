@@ -178,6 +178,11 @@ impl MaasWorld {
             self.fail(system_id, why, now);
             return;
         }
+        if self.strikes(MachineFault::MachineDeletedEarly, system_id) {
+            self.record(system_id, Level::Info, "Node deleted", "by another administrator", now);
+            self.remove_node(system_id);
+            return;
+        }
         self.take_inventory(system_id);
         self.move_to(system_id, NodeStatus::Ready, now);
         if !stay_on {

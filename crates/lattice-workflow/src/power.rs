@@ -1,0 +1,138 @@
+//! The power of a node's machine or instance, as its provider sees and switches it. Unknown is not off.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lattice_core::failure::FailureClass;
+use lattice_core::job::StageError;
+use lattice_core::node::PowerFact;
+use lattice_core::site::SiteProvider;
+use lattice_providers::machine::maas::power::StopMode;
+use lattice_providers::machine::maas::{MaasObserver, Machine, MachineStatus};
+use lattice_providers::observer::{MachineState, STAMP};
+use lattice_providers::provider::Stop;
+
+use crate::evidence::{instance_name, is_of_node, own_instance};
+use crate::providers::failed;
+use crate::providers::seen as seen_of;
+use crate::stage::{Context, Seen, error};
+use crate::stages::maas;
+
+/// How long an instance may take to stop by itself.
+const SOFT: Duration = Duration::from_secs(30);
+
+/// What the power of a node's machine was seen to be, now.
+pub struct Power {
+    /// On or off; asked for at this moment.
+    pub fact: PowerFact,
+    /// What else the provider said.
+    pub seen: Seen,
+}
+
+/// Asks the provider: the BMC through MAAS, the state of an instance.
+///
+/// # Errors
+/// The provider or the BMC does not answer; the machine is gone, without an OS, or not this node's.
+pub async fn power(ctx: &Context<'_>) -> Result<Power, StageError> {
+    match &ctx.site.provider {
+        SiteProvider::Maas(_) => {
+            let (region, machine) = machine(ctx).await?;
+            let fact = region.client().query_power(&machine.system_id).await.map_err(failed(ctx.now))?;
+            if fact == PowerFact::Unknown {
+                return Err(error(
+                    FailureClass::BmcPowerFailure,
+                    "power_unknown",
+                    format!("the BMC of {} does not say whether it is on: nothing is switched", ctx.node.hostname),
+                ));
+            }
+            Ok(Power { fact, seen: Seen { power: fact, ..maas::seen(&machine) } })
+        }
+        SiteProvider::Lxd(_) => {
+            let Some(found) = own_instance(ctx).await? else {
+                return Err(error(
+                    FailureClass::StateAmbiguity,
+                    "instance_deleted",
+                    format!("instance {} is not there any more", instance_name(ctx)),
+                ));
+            };
+            let fact = match found.state {
+                MachineState::Running => PowerFact::On,
+                MachineState::Stopped => PowerFact::Off,
+                MachineState::Changing | MachineState::Failed | MachineState::Unknown => {
+                    return Err(error(
+                        FailureClass::UpstreamTransient,
+                        "instance_unclear",
+                        format!("instance {} is {}: neither running nor stopped", found.name, found.status),
+                    ));
+                }
+            };
+            Ok(Power { fact, seen: Seen { power: fact, ..seen_of(&found) } })
+        }
+        SiteProvider::Manual => Err(by_hand(ctx)),
+    }
+}
+
+/// How hard a machine is switched off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Off {
+    /// Its OS is asked.
+    Asked,
+    /// The power is cut.
+    Cut,
+}
+
+/// Switches it off; the power is looked at again afterwards.
+///
+/// # Errors
+/// The provider or the BMC refuses or does not answer.
+pub async fn switch_off(ctx: &Context<'_>, how: Off, key: &str) -> Result<(), StageError> {
+    match &ctx.site.provider {
+        SiteProvider::Maas(_) => {
+            let (region, machine) = machine(ctx).await?;
+            let mode = if how == Off::Asked { StopMode::Soft } else { StopMode::Hard };
+            region.client().power_off(&machine.system_id, mode).await.map_err(failed(ctx.now))
+        }
+        SiteProvider::Lxd(_) => {
+            let stop = if how == Off::Asked { Stop::Soft { within: SOFT } } else { Stop::Hard };
+            let instances = ctx.tools.providers.instances(ctx.site).await.map_err(failed(ctx.now))?;
+            instances.stop(instance_name(ctx), stop, key).await.map_err(failed(ctx.now))
+        }
+        SiteProvider::Manual => Err(by_hand(ctx)),
+    }
+}
+
+/// Switches it on, if it is seen to be off.
+///
+/// # Errors
+/// The provider or the BMC refuses or does not answer.
+pub async fn switch_on(ctx: &Context<'_>, key: &str) -> Result<(), StageError> {
+    match &ctx.site.provider {
+        SiteProvider::Maas(_) => {
+            let (region, machine) = machine(ctx).await?;
+            region.client().ensure_on(&machine.system_id).await.map(drop).map_err(failed(ctx.now))
+        }
+        SiteProvider::Lxd(_) => {
+            let instances = ctx.tools.providers.instances(ctx.site).await.map_err(failed(ctx.now))?;
+            instances.start(instance_name(ctx), key).await.map_err(failed(ctx.now))
+        }
+        SiteProvider::Manual => Err(by_hand(ctx)),
+    }
+}
+
+/// The node's machine, fresh: deployed, and by a job of this node. Nothing else is switched.
+async fn machine(ctx: &Context<'_>) -> Result<(Arc<MaasObserver>, Machine), StageError> {
+    let (region, machine) = maas::fresh_of_node(ctx).await?;
+    let is_ours = is_of_node(ctx, machine.owner_data.get(STAMP).map(String::as_str)).await?;
+    if machine.status == MachineStatus::Deployed && is_ours {
+        return Ok((region, machine));
+    }
+    Err(maas::out_of_band(&machine, "only what this node's onboarding deployed is switched"))
+}
+
+fn by_hand(ctx: &Context<'_>) -> StageError {
+    error(
+        FailureClass::InputConfigError,
+        "no_power_control",
+        format!("{} was bootstrapped by hand: nothing here can switch it", ctx.node.hostname),
+    )
+}

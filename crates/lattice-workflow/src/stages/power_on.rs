@@ -1,0 +1,36 @@
+//! Switches the node's machine on, until its power is seen to be on. spec: S1 "Down → Booting"
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lattice_core::job::StageError;
+use lattice_core::node::PowerFact;
+
+use crate::power::{power, switch_on};
+use crate::stage::{Context, Delta, Observation, Outcome, StageRunner};
+
+/// How soon the power is looked at again.
+const RECHECK: Duration = Duration::from_secs(5);
+
+/// See the module.
+pub struct PowerOn;
+
+#[async_trait]
+impl StageRunner for PowerOn {
+    async fn observe(&self, ctx: &Context<'_>) -> Result<Observation, StageError> {
+        let power = power(ctx).await?;
+        match power.fact {
+            PowerFact::On => Ok(Observation::Done(Delta::said("its power is on").seen(ctx, power.seen))),
+            PowerFact::Off | PowerFact::Unknown => Ok(Observation::Absent),
+        }
+    }
+
+    async fn act(&self, ctx: &Context<'_>, key: &str) -> Result<Outcome, StageError> {
+        switch_on(ctx, key).await?;
+        Ok(Outcome::StillGoing {
+            recheck_at: ctx.now + RECHECK,
+            waiting_for: format!("the power of {} to come on", ctx.node.hostname),
+            delta: Delta::default(),
+        })
+    }
+}

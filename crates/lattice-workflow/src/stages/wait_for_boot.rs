@@ -1,0 +1,52 @@
+//! Until the agent of a machine that was switched on registered, and its health check passed. spec: S1 "Booting → Ready"
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lattice_core::job::StageError;
+use lattice_core::node::Availability;
+use lattice_core::site::SiteProvider;
+
+use super::inject_bootstrap;
+use crate::stage::{Context, Delta, Observation, Outcome, StageRunner};
+
+/// The registration wakes the job; this look is for the case that the waking was lost.
+const RECHECK: Duration = Duration::from_secs(30);
+
+/// See the module.
+pub struct WaitForBoot;
+
+#[async_trait]
+impl StageRunner for WaitForBoot {
+    async fn observe(&self, ctx: &Context<'_>) -> Result<Observation, StageError> {
+        match ctx.node.state.availability {
+            Availability::Ready | Availability::Degraded | Availability::Draining | Availability::Drained => {
+                Ok(Observation::Done(Delta::said(format!("it is {}", ctx.node.state.availability))))
+            }
+            Availability::Unknown | Availability::Booting | Availability::Down | Availability::Failed => {
+                match &ctx.site.provider {
+                    // The image of an instance may have nothing that starts services.
+                    SiteProvider::Lxd(_) => Ok(Observation::Absent),
+                    SiteProvider::Maas(_) | SiteProvider::Manual => Ok(Observation::Waiting {
+                        recheck_at: ctx.now + RECHECK,
+                        waiting_for: waiting_for(ctx),
+                        delta: Delta::default(),
+                    }),
+                }
+            }
+        }
+    }
+
+    async fn act(&self, ctx: &Context<'_>, _: &str) -> Result<Outcome, StageError> {
+        inject_bootstrap::start_agent(ctx).await?;
+        Ok(Outcome::StillGoing {
+            recheck_at: ctx.now + RECHECK,
+            waiting_for: waiting_for(ctx),
+            delta: Delta::default(),
+        })
+    }
+}
+
+fn waiting_for(ctx: &Context<'_>) -> String {
+    format!("the agent of {} to register, and its health check; the node is {}", ctx.node.hostname, ctx.node.state)
+}
