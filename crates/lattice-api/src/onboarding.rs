@@ -1,6 +1,6 @@
 //! Onboardings: jobs that turn machines into nodes. spec: S5 4.1, 4.2, 4.15
 
-use lattice_core::ids::{BatchId, JobId, NodeId, ProfileId, SiteId};
+use lattice_core::ids::{BatchId, JobId, NodeId, SiteId};
 use lattice_core::job::JobStatus;
 use lattice_core::node::NodeClass;
 use lattice_core::time::Timestamp;
@@ -14,9 +14,10 @@ use crate::job::{FailureView, JobAction, StageEventView, StageView};
 pub struct CreateOnboarding {
     /// The site, by its id or name.
     pub site_id: String,
-    /// The profile. A site has one implicit profile, which has the site's own id; absent means that one. spec: S5 3.7
+    /// The profile, by its id or name; absent: the site's default one. The site's own settings are a profile too, its
+    /// implicit one, with the site's own id. spec: S5 3.7
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub profile_id: Option<ProfileId>,
+    pub profile_id: Option<String>,
     /// The SKU, by its name.
     pub sku_id: String,
     /// Hostname to give.
@@ -68,6 +69,9 @@ pub struct OnboardingView {
     /// Hardware address of the PXE interface.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pxe_mac: Option<String>,
+    /// Name of its profile; absent: the site's own settings. spec: S5 3.7
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
     /// The provider's own name of the machine: the MAAS system id, the LXD instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_ref: Option<String>,

@@ -11,10 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
 use crate::credential::{ApiToken, EnrollmentToken};
-use crate::ids::{ApiTokenId, CorrelationId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, SiteId, TokenId};
+use crate::ids::{
+    ApiTokenId, CorrelationId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, ProfileId, SiteId, TokenId,
+};
 use crate::job::{Job, StageEvent};
 use crate::node::{HostFacts, Node, NodeState, ProviderState};
-use crate::site::{RoceAssignment, Site};
+use crate::site::{PowerOverride, RoceRow, Site, SiteProfile};
 use crate::sku::Sku;
 use crate::time::Timestamp;
 
@@ -106,13 +108,14 @@ pub enum Change {
     Site(Box<Site>),
     /// A SKU row.
     Sku(Sku),
-    /// A RoCE assignment; replaces the one of the same host and interface.
-    Roce {
-        /// At which site.
-        site: SiteId,
-        /// What.
-        assignment: RoceAssignment,
-    },
+    /// A profile row.
+    Profile(Box<SiteProfile>),
+    /// A power-credential override's row; its login is in the secret store.
+    PowerOverride(PowerOverride),
+    /// A RoCE assignment's row.
+    Roce(RoceRow),
+    /// A row is removed; it stood like this.
+    Removed(Box<Removed>),
     /// An enrolment token row.
     EnrollmentToken(EnrollmentToken),
     /// An API token row.
@@ -135,6 +138,22 @@ pub enum Change {
         /// For people.
         detail: String,
     },
+}
+
+/// A row that is removed, as it stood: its generation is the guard. Nodes and jobs are never removed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "row", rename_all = "snake_case")]
+pub enum Removed {
+    /// A site.
+    Site(Site),
+    /// A SKU.
+    Sku(Sku),
+    /// A profile.
+    Profile(SiteProfile),
+    /// A power-credential override.
+    PowerOverride(PowerOverride),
+    /// A RoCE assignment.
+    Roce(RoceRow),
 }
 
 /// What an audit row or an event is about.
@@ -202,6 +221,27 @@ pub enum Guard {
         /// Expected version.
         have: Generation,
     },
+    /// The row of this site, which the commit does not change, has this generation.
+    SiteGeneration {
+        /// Which.
+        site: SiteId,
+        /// Expected version.
+        have: Generation,
+    },
+    /// The row of this profile, which the commit does not change, has this generation.
+    ProfileGeneration {
+        /// Which.
+        profile: ProfileId,
+        /// Expected version.
+        have: Generation,
+    },
+    /// The row of this SKU, which the commit does not change, has this generation.
+    SkuGeneration {
+        /// Its name.
+        sku: String,
+        /// Expected version.
+        have: Generation,
+    },
     /// The lease of this name is still held under this epoch; else the outcome is `Fenced`.
     Lease {
         /// Name: `site/<id>`, `driver`.
@@ -213,6 +253,23 @@ pub enum Guard {
     HostnameFree {
         /// The hostname.
         hostname: String,
+    },
+    /// No live node of this site has this BMC.
+    BmcAddressFree {
+        /// Where.
+        site: SiteId,
+        /// The address, as it is printed.
+        address: String,
+    },
+    /// No node, not even a deleted one, was ever of this site: its history would have no place.
+    SiteUnused {
+        /// Which.
+        site: SiteId,
+    },
+    /// No live node is of this SKU.
+    SkuUnused {
+        /// Its name.
+        sku: String,
     },
     /// No unfinished job owns this node.
     NoLiveJob {

@@ -66,7 +66,7 @@ macro_rules! ids {
     )*};
 }
 
-// A macro, because nine identical newtypes written by hand would hide a difference between them.
+// A macro, because twelve identical newtypes written by hand would hide a difference between them.
 ids! {
     /// One machine under control; never reused after removal.
     NodeId = "node";
@@ -78,6 +78,10 @@ ids! {
     SiteId = "site";
     /// One policy bundle of a site (spec: S5 3.7).
     ProfileId = "profile";
+    /// One BMC login that stands over its site's default (spec: S5 3.2.1).
+    OverrideId = "power override";
+    /// One RoCE address of a host's interface (spec: S5 3.3).
+    RoceId = "RoCE assignment";
     /// One enrolment token; the secret itself is never stored.
     TokenId = "token";
     /// One API token; the secret itself is never stored.

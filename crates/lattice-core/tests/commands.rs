@@ -3,7 +3,7 @@
 
 use lattice_core::actor::{Actor, Role};
 use lattice_core::change::{Change, Commit, NodeChange, Resource, audit_hash, derive};
-use lattice_core::command::create::{self, DrawnToken, NewNode};
+use lattice_core::command::create::{self, DrawnToken, MaasMachine, NewNode};
 use lattice_core::command::node::{self as command, Known, ResumeNode};
 use lattice_core::command::{Planned, Refused, Request, agent, hold};
 use lattice_core::explain::{Explain, NextAction};
@@ -132,7 +132,8 @@ fn bad_names_and_wrong_sites_are_refused_with_the_field_and_the_remedy() {
         assert!(matches!(refused, Err(Refused::Invalid { field: "hostname", .. })), "{bad}");
     }
     let new = NewNode { site: &site, sku: &sku, hostname: "a".into(), class: NodeClass::Standard };
-    assert!(matches!(create::maas(&request(&ids), &new, "10.0.0.1", None), Err(Refused::WrongSiteKind { .. })));
+    let machine = MaasMachine { ipmi_ip: "10.0.0.1", pxe_mac: None, profile: None };
+    assert!(matches!(create::maas(&request(&ids), &new, machine), Err(Refused::WrongSiteKind { .. })));
     assert!(matches!(create::lxd(&request(&ids), &new), Err(Refused::WrongSiteKind { .. })));
     site.status = SiteStatus::Disabled;
     let new = NewNode { site: &site, sku: &sku, hostname: "a".into(), class: NodeClass::Standard };

@@ -3,8 +3,6 @@
 
 use lattice_core::site::discovery::{Candidate, Claim, MatchedBy, Wanted, claim};
 use lattice_core::site::disks::{DiskCandidate, boot_disk};
-use lattice_core::site::power_credentials::{PowerOverride, PowerSelector, PowerTarget, candidates};
-use lattice_core::site::{MaasSite, SiteProvider};
 
 fn machine(id: &str, hostname: &str, bmc: Option<&str>) -> Candidate {
     Candidate {
@@ -78,25 +76,4 @@ fn a_boot_card_is_known_by_model_or_path_and_an_operator_overrules_it() {
     assert_eq!(boot_disk(&disks[..1], None), None);
     let by_path = [disk("sdb", "x", "/dev/disk/by-id/Boot_Optimized_0")];
     assert!(boot_disk(&by_path, None).is_some());
-}
-
-#[test]
-fn overrides_are_tried_by_mac_then_bmc_then_host_name_then_the_default() {
-    let site: SiteProvider = serde_json::from_str(
-        r#"{"kind":"maas","api_base_url":"http://m/MAAS","api_token_path":"t","default_power_creds_path":"default",
-            "deploy_password_path":"d","pxe_iface":"eth0","pxe_vlan_vid":1,"node_pxe_iface":"eno1"}"#,
-    )
-    .unwrap();
-    let SiteProvider::Maas(site) = site else { panic!("a MAAS site") };
-    let site: MaasSite = site;
-    let one =
-        |selector, value: &str, path: &str| PowerOverride { selector, value: value.to_owned(), path: path.to_owned() };
-    let overrides = [
-        one(PowerSelector::Hostname, "c07u43", "by-name"),
-        one(PowerSelector::PxeMac, "AA:BB:CC:00:00:01", "by-mac"),
-        one(PowerSelector::IpmiIp, "10.0.0.99", "other"),
-    ];
-    let target = PowerTarget { hostname: "c07u43", ipmi_ip: "10.0.0.43", pxe_mac: Some("aa:bb:cc:00:00:01") };
-    let paths: Vec<_> = candidates(&site, &overrides, &target).into_iter().map(|choice| choice.path).collect();
-    assert_eq!(paths, ["by-mac", "by-name", "default"]);
 }

@@ -2,17 +2,17 @@
 
 use std::collections::HashMap;
 
-use lattice_core::change::{Change, Commit, Guard, NodeChange, Outcome, audit_hash};
+use lattice_core::change::{Change, Commit, Guard, NodeChange, Outcome, Removed, audit_hash};
 use lattice_core::ids::{EventSeq, Generation, OpId, SiteId};
 use lattice_core::node::{Node, NodeState};
 use uuid::Uuid;
 
 use crate::audit::AUDIT;
-use crate::commit::{Head, HeldEpoch, NodeHead, Prepared, RowKey, UniqueKey, guarded, unique_keys};
+use crate::commit::{Head, HeldEpoch, NodeHead, Prepared, RowKey, UniqueKey, guarded, removed_row, unique_keys};
 use crate::error::StoreError;
 use crate::sql::Value;
 use crate::table::{Kind, Table, Writes, col};
-use crate::{audit, credential, facts, feed, history, job, node, site, stage};
+use crate::{audit, credential, facts, feed, history, job, node, site, site_detail, stage};
 
 /// Ops that were committed, each with the outcome that its repeat is answered with.
 pub(crate) const OPS: Table = Table {
@@ -45,6 +45,8 @@ pub(crate) trait Transaction {
     fn lease(&mut self, name: &str) -> Result<HeldEpoch, StoreError>;
     /// Writes a row.
     fn put(&mut self, table: &'static Table, row: Vec<Value<'_>>, how: Put) -> Result<(), StoreError>;
+    /// Removes the row, which is there, of a table whose key is one column.
+    fn remove(&mut self, table: &'static Table, key: Value<'_>) -> Result<(), StoreError>;
     /// Tells that a change was written, for backends that read only once for a whole batch.
     fn written(&mut self, change: &Change, before: Option<&Head>);
 }
@@ -83,7 +85,7 @@ pub(crate) fn judge(tx: &mut impl Transaction, prepared: &Prepared) -> Result<Re
     }
     let mut heads = Vec::with_capacity(commit.changes.len());
     for change in &commit.changes {
-        match stale(tx, change)? {
+        match stale(tx, change, commit)? {
             Ok(head) => heads.push(head),
             Err(outcome) => return Ok(Err(outcome)),
         }
@@ -137,6 +139,12 @@ fn unmet_guard(tx: &mut impl Transaction, commit: &Commit) -> Result<Option<Outc
         let outcome = match guard {
             Guard::NodeGeneration { node, have } => other_generation(tx, &RowKey::Node(*node), *have)?,
             Guard::JobGeneration { job, have } => other_generation(tx, &RowKey::Job(*job), *have)?,
+            Guard::SiteGeneration { site, have } => other_generation(tx, &RowKey::Site(*site), *have)?,
+            Guard::ProfileGeneration { profile, have } => other_generation(tx, &RowKey::Profile(*profile), *have)?,
+            Guard::SkuGeneration { sku, have } => other_generation(tx, &RowKey::Sku(sku.clone()), *have)?,
+            Guard::BmcAddressFree { site, address } => taken(tx, UniqueKey::Bmc(*site, address.clone()), None)?,
+            Guard::SiteUnused { site } => taken(tx, UniqueKey::NodeOfSite(*site), None)?,
+            Guard::SkuUnused { sku } => taken(tx, UniqueKey::NodeOfSku(sku.clone()), None)?,
             Guard::Lease { name, epoch } => (tx.lease(name)? != Some(*epoch)).then_some(Outcome::Fenced),
             Guard::HostnameFree { hostname } => taken(tx, UniqueKey::Hostname(hostname.clone()), None)?,
             Guard::NoLiveJob { node } => taken(tx, UniqueKey::LiveJob(*node), None)?,
@@ -166,7 +174,11 @@ fn conflict(key: &RowKey, have: Generation) -> Outcome {
 }
 
 /// The implicit guard of a changed row: the generation before it, or absence; and its unique keys.
-fn stale(tx: &mut impl Transaction, change: &Change) -> Result<Result<Option<Head>, Outcome>, StoreError> {
+fn stale(
+    tx: &mut impl Transaction,
+    change: &Change,
+    commit: &Commit,
+) -> Result<Result<Option<Head>, Outcome>, StoreError> {
     let Some((key, after)) = guarded(change) else { return Ok(Ok(None)) };
     let head = tx.row(&key)?;
     match &head {
@@ -185,11 +197,34 @@ fn stale(tx: &mut impl Transaction, change: &Change) -> Result<Result<Option<Hea
         if keeps(&unique, head.as_ref()) {
             continue;
         }
-        if let Some(outcome) = taken(tx, unique, Some(&own))? {
+        let taken = taken(tx, unique, Some(&own))?;
+        if let Some(outcome) = taken.filter(|outcome| !gives_up(commit, change, outcome)) {
             return Ok(Err(outcome));
         }
     }
     Ok(Ok(head))
+}
+
+/// Whether the RoCE assignment that has an address gets another one, or is removed, in the same commit: interfaces may
+/// exchange their addresses. That none has two and no address is had twice was checked when the commit was made ready.
+fn gives_up(commit: &Commit, change: &Change, taken: &Outcome) -> bool {
+    let (Change::Roce(_), Outcome::Conflict { have, .. }) = (change, taken) else { return false };
+    commit.changes.iter().any(|other| match other {
+        Change::Roce(row) => row.id.to_string() == *have,
+        Change::Removed(removed) => matches!(&**removed, Removed::Roce(row) if row.id.to_string() == *have),
+        Change::Node(_)
+        | Change::HostFacts { .. }
+        | Change::ProviderState(_)
+        | Change::Job(_)
+        | Change::Site(_)
+        | Change::Sku(_)
+        | Change::Profile(_)
+        | Change::PowerOverride(_)
+        | Change::EnrollmentToken(_)
+        | Change::ApiToken(_)
+        | Change::Refusal { .. }
+        | Change::Note { .. } => false,
+    })
 }
 
 /// Whether the stored node has that key already: then it need not be looked up again.
@@ -198,7 +233,17 @@ fn keeps(key: &UniqueKey, head: Option<&Head>) -> bool {
     match key {
         UniqueKey::Hostname(name) => *name == node.hostname,
         UniqueKey::ProviderRef(site, name) => *site == node.site && node.provider_ref.as_ref() == Some(name),
-        UniqueKey::SiteName(_) | UniqueKey::EnrollmentHash(_) | UniqueKey::ApiHash(_) | UniqueKey::LiveJob(_) => false,
+        UniqueKey::SiteName(_)
+        | UniqueKey::ProfileName(..)
+        | UniqueKey::PowerSelector(..)
+        | UniqueKey::RoceSlot(..)
+        | UniqueKey::RoceAddress(..)
+        | UniqueKey::Bmc(..)
+        | UniqueKey::NodeOfSite(_)
+        | UniqueKey::NodeOfSku(_)
+        | UniqueKey::EnrollmentHash(_)
+        | UniqueKey::ApiHash(_)
+        | UniqueKey::LiveJob(_) => false,
     }
 }
 
@@ -234,11 +279,36 @@ fn put_change(
         Change::ProviderState(state) => tx.put(&facts::PROVIDER_STATES, facts::provider_row(state), Put::Insert),
         Change::Site(row) => tx.put(&site::SITES, site::row(row), whole),
         Change::Sku(row) => tx.put(&site::SKUS, site::sku_row(row), whole),
-        Change::Roce { site, assignment } => tx.put(&site::ROCE, site::roce_row(*site, assignment), Put::Insert),
+        Change::Profile(row) => tx.put(&site_detail::PROFILES, site_detail::profile_row(row), whole),
+        Change::PowerOverride(row) => tx.put(&site_detail::OVERRIDES, site_detail::override_row(row), whole),
+        Change::Roce(row) => tx.put(&site_detail::ROCE, site_detail::roce_row(row), whole),
+        Change::Removed(removed) => remove(tx, removed),
         Change::EnrollmentToken(row) => tx.put(&credential::ENROLLMENT_TOKENS, credential::enrollment_row(row), whole),
         Change::ApiToken(row) => tx.put(&credential::API_TOKENS, credential::api_row(row), whole),
         Change::Refusal { .. } | Change::Note { .. } => Ok(()),
     }
+}
+
+fn remove(tx: &mut impl Transaction, removed: &Removed) -> Result<(), StoreError> {
+    let table = match removed {
+        Removed::Site(_) => &site::SITES,
+        Removed::Sku(_) => &site::SKUS,
+        Removed::Profile(_) => &site_detail::PROFILES,
+        Removed::PowerOverride(_) => &site_detail::OVERRIDES,
+        Removed::Roce(_) => &site_detail::ROCE,
+    };
+    let key = match removed_row(removed).0 {
+        RowKey::Sku(name) => Value::owned(name),
+        RowKey::Node(id) => Value::Id(id.uuid()),
+        RowKey::Job(id) => Value::Id(id.uuid()),
+        RowKey::Site(id) => Value::Id(id.uuid()),
+        RowKey::Profile(id) => Value::Id(id.uuid()),
+        RowKey::PowerOverride(id) => Value::Id(id.uuid()),
+        RowKey::Roce(id) => Value::Id(id.uuid()),
+        RowKey::EnrollmentToken(id) => Value::Id(id.uuid()),
+        RowKey::ApiToken(id) => Value::Id(id.uuid()),
+    };
+    tx.remove(table, key)
 }
 
 fn count(chain: &mut Chain, change: &NodeChange, head: Option<&Head>) {

@@ -2,9 +2,12 @@
 
 use std::collections::HashSet;
 
-use lattice_core::change::{Change, Commit, Derived, Guard, derive};
-use lattice_core::ids::{ApiTokenId, Generation, JobId, LeaseEpoch, NodeId, SiteId, TokenId};
+use lattice_core::change::{Change, Commit, Derived, Guard, Removed, derive};
+use lattice_core::ids::{
+    ApiTokenId, Generation, JobId, LeaseEpoch, NodeId, OverrideId, ProfileId, RoceId, SiteId, TokenId,
+};
 use lattice_core::node::{NodeState, Status};
+use lattice_core::site::PowerSelector;
 
 use crate::error::{Invalid, StoreError};
 
@@ -15,6 +18,9 @@ pub(crate) enum RowKey {
     Job(JobId),
     Site(SiteId),
     Sku(String),
+    Profile(ProfileId),
+    PowerOverride(OverrideId),
+    Roce(RoceId),
     EnrollmentToken(TokenId),
     ApiToken(ApiTokenId),
 }
@@ -26,6 +32,9 @@ impl std::fmt::Display for RowKey {
             Self::Job(id) => write!(f, "job {id}"),
             Self::Site(id) => write!(f, "site {id}"),
             Self::Sku(name) => write!(f, "sku {name}"),
+            Self::Profile(id) => write!(f, "profile {id}"),
+            Self::PowerOverride(id) => write!(f, "power override {id}"),
+            Self::Roce(id) => write!(f, "RoCE assignment {id}"),
             Self::EnrollmentToken(id) => write!(f, "enrollment_token {id}"),
             Self::ApiToken(id) => write!(f, "api_token {id}"),
         }
@@ -41,6 +50,20 @@ pub(crate) enum UniqueKey {
     ProviderRef(SiteId, String),
     /// A site's name.
     SiteName(String),
+    /// A profile's name, at its site.
+    ProfileName(SiteId, String),
+    /// What a power-credential override matches by, at its site.
+    PowerSelector(SiteId, PowerSelector, String),
+    /// An interface of a host, at a site, that has a RoCE address.
+    RoceSlot(SiteId, String, String),
+    /// A RoCE address, at a site.
+    RoceAddress(SiteId, String),
+    /// A BMC, among nodes of a site that are not deleted; only [`Guard::BmcAddressFree`] asks for it.
+    Bmc(SiteId, String),
+    /// Any node of a site, even a deleted one; only [`Guard::SiteUnused`] asks for it.
+    NodeOfSite(SiteId),
+    /// Any node of a SKU that is not deleted; only [`Guard::SkuUnused`] asks for it.
+    NodeOfSku(String),
     /// The hash of an enrolment token.
     EnrollmentHash(String),
     /// The hash of an API token.
@@ -55,6 +78,17 @@ impl std::fmt::Display for UniqueKey {
             Self::Hostname(name) => write!(f, "hostname {name}"),
             Self::ProviderRef(site, name) => write!(f, "provider_ref {name} at site {site}"),
             Self::SiteName(name) => write!(f, "site name {name}"),
+            Self::ProfileName(site, name) => write!(f, "profile name {name} at site {site}"),
+            Self::PowerSelector(site, selector, value) => {
+                write!(f, "power override by {selector} {value} at site {site}")
+            }
+            Self::RoceSlot(site, hostname, interface) => {
+                write!(f, "RoCE address of {hostname} {interface} at site {site}")
+            }
+            Self::RoceAddress(site, address) => write!(f, "RoCE address {address} at site {site}"),
+            Self::Bmc(site, address) => write!(f, "BMC address {address} at site {site}"),
+            Self::NodeOfSite(site) => write!(f, "node of site {site}"),
+            Self::NodeOfSku(name) => write!(f, "node of SKU {name}"),
             Self::EnrollmentHash(_) => f.write_str("enrollment token hash"),
             Self::ApiHash(_) => f.write_str("api token hash"),
             Self::LiveJob(node) => write!(f, "live job of node {node}"),
@@ -106,6 +140,14 @@ impl Prepared {
             match guard {
                 Guard::NodeGeneration { node, .. } => drop(needs.rows.insert(RowKey::Node(*node))),
                 Guard::JobGeneration { job, .. } => drop(needs.rows.insert(RowKey::Job(*job))),
+                Guard::SiteGeneration { site, .. } => drop(needs.rows.insert(RowKey::Site(*site))),
+                Guard::ProfileGeneration { profile, .. } => drop(needs.rows.insert(RowKey::Profile(*profile))),
+                Guard::SkuGeneration { sku, .. } => drop(needs.rows.insert(RowKey::Sku(sku.clone()))),
+                Guard::BmcAddressFree { site, address } => {
+                    needs.keys.insert(UniqueKey::Bmc(*site, address.clone()));
+                }
+                Guard::SiteUnused { site } => drop(needs.keys.insert(UniqueKey::NodeOfSite(*site))),
+                Guard::SkuUnused { sku } => drop(needs.keys.insert(UniqueKey::NodeOfSku(sku.clone()))),
                 Guard::Lease { name, .. } => drop(needs.leases.insert(name.clone())),
                 Guard::HostnameFree { hostname } => drop(needs.keys.insert(UniqueKey::Hostname(hostname.clone()))),
                 Guard::NoLiveJob { node } => drop(needs.keys.insert(UniqueKey::LiveJob(*node))),
@@ -137,13 +179,28 @@ pub(crate) fn guarded(change: &Change) -> Option<(RowKey, Generation)> {
         Change::Job(change) => Some((RowKey::Job(change.after.id), change.after.generation)),
         Change::Site(site) => Some((RowKey::Site(site.id), site.generation)),
         Change::Sku(sku) => Some((RowKey::Sku(sku.name.clone()), sku.generation)),
+        Change::Profile(profile) => Some((RowKey::Profile(profile.id), profile.generation)),
+        Change::PowerOverride(one) => Some((RowKey::PowerOverride(one.id), one.generation)),
+        Change::Roce(row) => Some((RowKey::Roce(row.id), row.generation)),
+        // It stands at this generation, and has none after it.
+        Change::Removed(removed) => {
+            let (key, have) = removed_row(removed);
+            Some((key, have.next()))
+        }
         Change::EnrollmentToken(token) => Some((RowKey::EnrollmentToken(token.id), token.generation)),
         Change::ApiToken(token) => Some((RowKey::ApiToken(token.id), token.generation)),
-        Change::HostFacts { .. }
-        | Change::ProviderState(_)
-        | Change::Roce { .. }
-        | Change::Refusal { .. }
-        | Change::Note { .. } => None,
+        Change::HostFacts { .. } | Change::ProviderState(_) | Change::Refusal { .. } | Change::Note { .. } => None,
+    }
+}
+
+/// The row that is removed, and the version that it stands at.
+pub(crate) fn removed_row(removed: &Removed) -> (RowKey, Generation) {
+    match removed {
+        Removed::Site(site) => (RowKey::Site(site.id), site.generation),
+        Removed::Sku(sku) => (RowKey::Sku(sku.name.clone()), sku.generation),
+        Removed::Profile(profile) => (RowKey::Profile(profile.id), profile.generation),
+        Removed::PowerOverride(one) => (RowKey::PowerOverride(one.id), one.generation),
+        Removed::Roce(row) => (RowKey::Roce(row.id), row.generation),
     }
 }
 
@@ -160,6 +217,13 @@ pub(crate) fn unique_keys(change: &Change) -> Vec<(UniqueKey, String)> {
             keys
         }
         Change::Site(site) => vec![(UniqueKey::SiteName(site.name.clone()), site.id.to_string())],
+        Change::Profile(profile) => {
+            vec![(UniqueKey::ProfileName(profile.site, profile.name.clone()), profile.id.to_string())]
+        }
+        Change::PowerOverride(one) => {
+            vec![(UniqueKey::PowerSelector(one.site, one.selector, one.value.clone()), one.id.to_string())]
+        }
+        Change::Roce(row) => roce_keys(row).into_iter().map(|key| (key, row.id.to_string())).collect(),
         Change::EnrollmentToken(token) => {
             vec![(UniqueKey::EnrollmentHash(token.hash.clone()), token.id.to_string())]
         }
@@ -168,10 +232,19 @@ pub(crate) fn unique_keys(change: &Change) -> Vec<(UniqueKey, String)> {
         | Change::Sku(_)
         | Change::HostFacts { .. }
         | Change::ProviderState(_)
-        | Change::Roce { .. }
+        | Change::Removed(_)
         | Change::Refusal { .. }
         | Change::Note { .. } => Vec::new(),
     }
+}
+
+/// What a RoCE assignment has for itself.
+pub(crate) fn roce_keys(row: &lattice_core::site::RoceRow) -> [UniqueKey; 2] {
+    let one = &row.assignment;
+    [
+        UniqueKey::RoceSlot(row.site, one.hostname.clone(), one.interface.clone()),
+        UniqueKey::RoceAddress(row.site, one.ipv4_cidr.addr().to_string()),
+    ]
 }
 
 /// The row that a change writes, for the rule "at most one change per row".
@@ -179,13 +252,14 @@ fn written(change: &Change) -> Option<String> {
     match change {
         Change::HostFacts { node, .. } => Some(format!("host facts of node {node}")),
         Change::ProviderState(state) => Some(format!("provider state of node {}", state.node)),
-        Change::Roce { site, assignment } => {
-            Some(format!("roce {} {} at site {site}", assignment.hostname, assignment.interface))
-        }
         Change::Node(_)
         | Change::Job(_)
         | Change::Site(_)
         | Change::Sku(_)
+        | Change::Profile(_)
+        | Change::PowerOverride(_)
+        | Change::Roce(_)
+        | Change::Removed(_)
         | Change::EnrollmentToken(_)
         | Change::ApiToken(_) => guarded(change).map(|(key, _)| key.to_string()),
         Change::Refusal { .. } | Change::Note { .. } => None,
@@ -193,7 +267,7 @@ fn written(change: &Change) -> Option<String> {
 }
 
 fn defect(commit: &Commit) -> Option<Invalid> {
-    let mut seen = HashSet::new();
+    let (mut seen, mut roce) = (HashSet::new(), HashSet::new());
     for change in &commit.changes {
         if let Some((key, Generation(0))) = guarded(change) {
             return Some(Invalid::GenerationZero { resource: key.to_string() });
@@ -202,6 +276,11 @@ fn defect(commit: &Commit) -> Option<Invalid> {
             && !seen.insert(resource.clone())
         {
             return Some(Invalid::Twice { resource });
+        }
+        if let Change::Roce(row) = change
+            && let Some(key) = roce_keys(row).into_iter().find(|key| !roce.insert(key.clone()))
+        {
+            return Some(Invalid::Twice { resource: key.to_string() });
         }
         if let Some(defect) = false_story(change) {
             return Some(defect);
@@ -228,7 +307,10 @@ fn false_story(change: &Change) -> Option<Invalid> {
         | Change::ProviderState(_)
         | Change::Site(_)
         | Change::Sku(_)
-        | Change::Roce { .. }
+        | Change::Profile(_)
+        | Change::PowerOverride(_)
+        | Change::Roce(_)
+        | Change::Removed(_)
         | Change::EnrollmentToken(_)
         | Change::ApiToken(_)
         | Change::Refusal { .. }

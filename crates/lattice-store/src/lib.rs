@@ -20,6 +20,7 @@ mod migrate;
 mod node;
 mod page;
 mod site;
+mod site_detail;
 mod sql;
 mod stage;
 mod store;

@@ -12,12 +12,16 @@ pub(crate) struct Migration {
 }
 
 /// Steps of the SQLite schema. A released step is never edited; a change is a new step.
-pub(crate) const SQLITE: &[Migration] =
-    &[Migration { version: 1, sql: include_str!("../migrations/sqlite/0001_spine.sql") }];
+pub(crate) const SQLITE: &[Migration] = &[
+    Migration { version: 1, sql: include_str!("../migrations/sqlite/0001_spine.sql") },
+    Migration { version: 2, sql: include_str!("../migrations/sqlite/0002_site_details.sql") },
+];
 
 /// Steps of the PostgreSQL schema; the same versions mean the same tables.
-pub(crate) const POSTGRES: &[Migration] =
-    &[Migration { version: 1, sql: include_str!("../migrations/postgres/0001_spine.sql") }];
+pub(crate) const POSTGRES: &[Migration] = &[
+    Migration { version: 1, sql: include_str!("../migrations/postgres/0001_spine.sql") },
+    Migration { version: 2, sql: include_str!("../migrations/postgres/0002_site_details.sql") },
+];
 
 /// Steps that a schema at `have` still needs.
 ///

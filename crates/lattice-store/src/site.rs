@@ -1,12 +1,12 @@
-//! Sites, SKUs and RoCE assignments: what onboarding is configured with.
+//! Sites and SKUs: where machines come from, and what they must have.
 
 use lattice_core::ids::SiteId;
-use lattice_core::site::{RoceAssignment, Site};
+use lattice_core::site::Site;
 use lattice_core::sku::Sku;
 
 use crate::error::StoreError;
 use crate::page::PAGE_MAX;
-use crate::sql::{Query, Reader, Value};
+use crate::sql::{Query, Value};
 use crate::store::Store;
 use crate::table::{Kind, Table, Writes, col};
 
@@ -41,19 +41,6 @@ pub(crate) const SKUS: Table = Table {
     ],
 };
 
-/// One row for each interface of a host that gets a RoCE address.
-pub(crate) const ROCE: Table = Table {
-    name: "roce",
-    key: 3,
-    writes: Writes::Replace,
-    columns: &[
-        col("site", Kind::Id),
-        col("hostname", Kind::Text),
-        col("interface", Kind::Text),
-        col("ipv4_cidr", Kind::Text),
-    ],
-};
-
 pub(crate) fn row(site: &Site) -> Vec<Value<'_>> {
     vec![
         Value::Id(site.id.uuid()),
@@ -75,19 +62,6 @@ pub(crate) fn sku_row(sku: &Sku) -> Vec<Value<'_>> {
         Value::generation(sku.generation),
         Value::json(sku),
     ]
-}
-
-pub(crate) fn roce_row(site: SiteId, assignment: &RoceAssignment) -> Vec<Value<'_>> {
-    vec![
-        Value::Id(site.uuid()),
-        Value::text(&assignment.hostname),
-        Value::text(&assignment.interface),
-        Value::owned(assignment.ipv4_cidr.to_string()),
-    ]
-}
-
-fn read_roce(r: &mut Reader<'_>) -> Result<RoceAssignment, StoreError> {
-    Ok(RoceAssignment { hostname: r.text()?, interface: r.text()?, ipv4_cidr: r.name()? })
 }
 
 impl Store {
@@ -134,16 +108,5 @@ impl Store {
     pub async fn sku(&self, name: &str) -> Result<Option<Sku>, StoreError> {
         const SKU: &str = "SELECT body FROM skus WHERE name = ?1";
         Ok(self.fetch(Query::new(SKU, vec![Value::owned(name.to_owned())]), |r| r.json()).await?.pop())
-    }
-
-    /// The RoCE assignments of a host, by interface; at most [`PAGE_MAX`].
-    ///
-    /// # Errors
-    /// The database fails.
-    pub async fn roce_assignments(&self, site: SiteId, hostname: &str) -> Result<Vec<RoceAssignment>, StoreError> {
-        const ROCE: &str = "SELECT hostname, interface, ipv4_cidr FROM roce WHERE site = ?1 AND hostname = ?2 \
-            ORDER BY interface LIMIT ?3";
-        let params = vec![Value::Id(site.uuid()), Value::owned(hostname.to_owned()), Value::Int(PAGE_MAX as i64)];
-        self.fetch(Query::new(ROCE, params), read_roce).await
     }
 }

@@ -9,7 +9,8 @@ use crate::feed::OUTBOX;
 use crate::history::HISTORY;
 use crate::job::JOBS;
 use crate::node::NODES;
-use crate::site::{ROCE, SITES, SKUS};
+use crate::site::{SITES, SKUS};
+use crate::site_detail::{OVERRIDES, PROFILES, ROCE};
 use crate::sql::{Reader, Value};
 use crate::stage::STAGE_EVENTS;
 
@@ -153,6 +154,8 @@ pub(crate) const ALL: &[&Table] = &[
     &STAGE_EVENTS,
     &SITES,
     &SKUS,
+    &PROFILES,
+    &OVERRIDES,
     &ROCE,
     &ENROLLMENT_TOKENS,
     &API_TOKENS,

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use fixture::*;
 use lattice_core::change::{Change, Guard, NodeAction, Outcome, Resource};
-use lattice_core::ids::{EventSeq, Generation, LeaseEpoch, NodeId, SiteId};
+use lattice_core::ids::{EventSeq, Generation, LeaseEpoch, NodeId, RoceId, SiteId};
 use lattice_core::job::{JobLease, JobStatus, StageEventStatus, StageName};
 use lattice_core::node::{Availability, Hold, HoldKind, HostFacts, Node, PowerFact, ProviderState, Status};
-use lattice_core::site::RoceAssignment;
+use lattice_core::site::{RoceAssignment, RoceRow};
 use lattice_store::{
     EventFilter, Invalid, JobFilter, NodeFilter, NodeSort, PageRequest, Store, StoreConfig, StoreError, audit_verify,
     restore,
@@ -481,7 +481,7 @@ on_each_backend! {
         apply(&store, vec![
             Change::HostFacts { node: nodes[0].id, facts: facts.clone() },
             Change::ProviderState(seen.clone()),
-            Change::Roce { site, assignment: roce.clone() },
+            Change::Roce(RoceRow::new(RoceId::generate(&Ids, START), site, roce.clone(), START)),
             Change::EnrollmentToken(token.clone()),
             Change::ApiToken(api.clone()),
             Change::Sku(kind.clone()),

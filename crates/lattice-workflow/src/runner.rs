@@ -6,6 +6,7 @@
 mod commit;
 mod run;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use lattice_core::change::Change;
@@ -131,6 +132,11 @@ impl Runner {
         let Some(site) = self.tools.site(job.site, now).await? else { return Ok(parked(job)) };
         let flow = flow_for(&job.input, &site);
         let Some(node) = self.tools.store.node(job.node).await? else { return Ok(parked(job)) };
+        // The settings are those that the job was accepted with; where it is reached and with what key may change.
+        let site = match site.seen_by(&job.input) {
+            Cow::Borrowed(_) => site,
+            Cow::Owned(seen) => Arc::new(seen),
+        };
         let mut work = Work::new(Arc::clone(&self.tools), job, node, site, flow);
         work.take_up(occasion, now).await;
         for _ in 0..STAGES_A_TURN {

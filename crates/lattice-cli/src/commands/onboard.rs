@@ -64,6 +64,9 @@ pub struct Maas {
     /// Address of the BMC
     #[arg(long, value_name = "ADDRESS")]
     ipmi_ip: std::net::IpAddr,
+    /// The profile, by name or id; the site's default one when it is not given
+    #[arg(long, value_name = "PROFILE")]
+    profile: Option<String>,
     /// Hardware address of the PXE interface, where it is known; never needed
     #[arg(long, value_name = "MAC")]
     pxe_mac: Option<String>,
@@ -111,8 +114,11 @@ pub struct Watch {
 /// Refused, or it ended badly while it was followed.
 pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
     match command {
-        Command::Maas(maas) => start(maas.request, Some(maas.ipmi_ip.to_string()), maas.pxe_mac, session).await,
-        Command::Lxd(lxd) => start(lxd.request, None, None, session).await,
+        Command::Maas(Maas { request, ipmi_ip, profile, pxe_mac }) => {
+            let machine = Machine { ipmi_ip: Some(ipmi_ip.to_string()), pxe_mac, profile };
+            start(request, machine, session).await
+        }
+        Command::Lxd(lxd) => start(lxd.request, Machine::default(), session).await,
         Command::List(list) => {
             let page = list.page.query();
             let query = JobQuery { cursor: page.cursor, limit: page.limit, status: list.status, ..JobQuery::default() };
@@ -123,19 +129,22 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
     }
 }
 
-async fn start(
-    request: Request,
+/// What only a machine of a MAAS region has.
+#[derive(Default)]
+struct Machine {
     ipmi_ip: Option<String>,
     pxe_mac: Option<String>,
-    session: &Session,
-) -> Result<(), Failure> {
+    profile: Option<String>,
+}
+
+async fn start(request: Request, machine: Machine, session: &Session) -> Result<(), Failure> {
     let body = CreateOnboarding {
         site_id: request.site,
-        profile_id: None,
+        profile_id: machine.profile,
         sku_id: request.sku,
         hostname: request.hostname,
-        ipmi_ip,
-        pxe_mac,
+        ipmi_ip: machine.ipmi_ip,
+        pxe_mac: machine.pxe_mac,
         class: request.class.map(|text| word("class", &text)).transpose()?,
         reason: request.reason,
     };
@@ -166,6 +175,7 @@ impl Shown for OnboardingView {
         text.push_str(&facts(&[
             ("node", self.node_id.to_string()),
             ("bmc", self.ipmi_ip.clone().unwrap_or_default()),
+            ("profile", self.profile.clone().unwrap_or_default()),
             ("provider ref", self.provider_ref.clone().unwrap_or_default()),
             ("asked by", format!("{}, {} ago", self.requested_by, look.age(self.requested_at.as_millis()))),
             ("completed", self.completed_at.map(|at| at.to_string()).unwrap_or_default()),

@@ -4,10 +4,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{Change, Commit, JobChange, NodeAction, NodeChange, Resource};
+use super::{Change, Commit, JobChange, NodeAction, NodeChange, Removed, Resource};
 use crate::ids::NodeId;
 use crate::job::{JobKind, JobStatus};
 use crate::node::NodeState;
+use crate::site::{PowerOverride, RoceRow, Site, SiteProfile, SiteProvider};
+use crate::sku::Sku;
 use crate::time::Timestamp;
 
 /// One row of a node's history.
@@ -95,18 +97,39 @@ pub fn derive(commit: &Commit, change: &Change) -> Derived {
         Change::Job(change) => job(commit, change),
         Change::HostFacts { .. } | Change::ProviderState(_) => Derived::default(),
         Change::Site(site) => {
-            let after = json!({"name": site.name, "status": site.status, "kind": site.provider.kind()});
-            row(commit, Resource::Site(site.id), created_or_updated("site", site.generation.0), Value::Null, after)
+            let action = created_or_updated("site", site.generation.0);
+            row(commit, Resource::Site(site.id), action, Value::Null, site_picture(site))
         }
         Change::Sku(sku) => {
-            let after = json!({"name": sku.name, "gpus": sku.gpus});
             let action = created_or_updated("sku", sku.generation.0);
-            row(commit, Resource::Sku(sku.name.clone()), action, Value::Null, after)
+            row(commit, Resource::Sku(sku.name.clone()), action, Value::Null, sku_picture(sku))
         }
-        Change::Roce { site, assignment } => {
-            let after = json!({"hostname": assignment.hostname, "interface": assignment.interface,
-                "ipv4_cidr": assignment.ipv4_cidr});
-            row(commit, Resource::Site(*site), "site.roce_assigned".to_owned(), Value::Null, after)
+        Change::Profile(profile) => {
+            let action = created_or_updated("site.profile", profile.generation.0);
+            row(commit, Resource::Site(profile.site), action, Value::Null, profile_picture(profile))
+        }
+        Change::PowerOverride(one) => {
+            let action = created_or_updated("site.power_override", one.generation.0);
+            row(commit, Resource::Site(one.site), action, Value::Null, override_picture(one))
+        }
+        Change::Roce(one) => {
+            row(commit, Resource::Site(one.site), "site.roce_assigned".to_owned(), Value::Null, roce_picture(one))
+        }
+        Change::Removed(removed) => {
+            let (resource, action, before) = match &**removed {
+                Removed::Site(site) => (Resource::Site(site.id), "site.removed", site_picture(site)),
+                Removed::Sku(sku) => (Resource::Sku(sku.name.clone()), "sku.removed", sku_picture(sku)),
+                Removed::Profile(one) => (Resource::Site(one.site), "site.profile.removed", profile_picture(one)),
+                Removed::PowerOverride(one) => {
+                    (Resource::Site(one.site), "site.power_override.removed", override_picture(one))
+                }
+                Removed::Roce(one) => (Resource::Site(one.site), "site.roce_removed", roce_picture(one)),
+            };
+            let mut derived = row(commit, resource, action.to_owned(), before.clone(), Value::Null);
+            for event in &mut derived.events {
+                event.payload = before.clone();
+            }
+            derived
         }
         Change::EnrollmentToken(token) => {
             let action = if token.revoked_at.is_some() {
@@ -143,6 +166,33 @@ pub fn derive(commit: &Commit, change: &Change) -> Derived {
             row(commit, resource.clone(), name.clone(), Value::Null, json!({"detail": detail}))
         }
     }
+}
+
+fn site_picture(site: &Site) -> Value {
+    let mut picture = json!({"name": site.name, "status": site.status, "kind": site.provider.kind()});
+    if let SiteProvider::Maas(maas) = &site.provider {
+        picture["policy"] = json!(maas.policy);
+        picture["default_profile_id"] = json!(maas.default_profile_id);
+    }
+    picture
+}
+
+fn sku_picture(sku: &Sku) -> Value {
+    json!({"name": sku.name, "gpus": sku.gpus})
+}
+
+fn profile_picture(profile: &SiteProfile) -> Value {
+    json!({"profile": profile.id, "name": profile.name, "status": profile.status, "settings": profile.settings})
+}
+
+/// Which machine, never which login: the path is no secret, and tells nobody anything.
+fn override_picture(one: &PowerOverride) -> Value {
+    json!({"override": one.id, "selector_type": one.selector, "selector_value": one.value, "status": one.status})
+}
+
+fn roce_picture(row: &RoceRow) -> Value {
+    let one = &row.assignment;
+    json!({"assignment": row.id, "hostname": one.hostname, "interface": one.interface, "ipv4_cidr": one.ipv4_cidr})
 }
 
 fn created_or_updated(kind: &str, generation: u64) -> String {

@@ -8,7 +8,7 @@ use crate::credential::EnrollmentToken;
 use crate::ids::{Generation, NodeId, TokenId};
 use crate::job::{JobInput, NewJob};
 use crate::node::{Availability, Node, NodeClass, NodeState, OnboardingMode, Status};
-use crate::site::{Site, SiteProvider, SiteStatus};
+use crate::site::{MaasSettings, Site, SiteProfile, SiteProvider, SiteStatus};
 use crate::sku::Sku;
 
 /// A machine as an operator names it.
@@ -22,6 +22,17 @@ pub struct NewNode<'a> {
     pub hostname: String,
     /// Its default class.
     pub class: NodeClass,
+}
+
+/// What a MAAS site needs to know of a machine besides.
+#[derive(Debug, Clone, Copy)]
+pub struct MaasMachine<'a> {
+    /// Address of its BMC.
+    pub ipmi_ip: &'a str,
+    /// Hardware address that it boots from, where it is known.
+    pub pxe_mac: Option<&'a str>,
+    /// Profile of its onboarding; none: the site's own settings.
+    pub profile: Option<&'a SiteProfile>,
 }
 
 /// A token that the caller drew; only its hash comes in here.
@@ -62,7 +73,7 @@ pub fn manual(request: &Request, new: &NewNode, token: &DrawnToken) -> Result<Pl
         generation: Generation::FIRST,
     };
     job.outputs.token = Some(issued.id);
-    let mut planned = onboarding(request, node, job);
+    let mut planned = onboarding(request, new, node, job);
     planned.commit.changes.push(Change::EnrollmentToken(issued));
     Ok(planned)
 }
@@ -70,27 +81,36 @@ pub fn manual(request: &Request, new: &NewNode, token: &DrawnToken) -> Result<Pl
 /// Accepts an onboarding through MAAS. spec: S5 4.1
 ///
 /// # Errors
-/// Bad hostname or address, disabled site, or a site that is not MAAS.
-pub fn maas(request: &Request, new: &NewNode, ipmi_ip: &str, pxe_mac: Option<String>) -> Result<Planned, Refused> {
-    match &new.site.provider {
-        SiteProvider::Maas(_) => {}
+/// Bad hostname or address, disabled site or profile, or a site that is not MAAS.
+pub fn maas(request: &Request, new: &NewNode, machine: MaasMachine<'_>) -> Result<Planned, Refused> {
+    let MaasMachine { ipmi_ip, pxe_mac, profile } = machine;
+    let settings = match &new.site.provider {
+        SiteProvider::Maas(maas) => Box::new(MaasSettings::of(maas, profile)),
         other @ (SiteProvider::Manual | SiteProvider::Lxd(_)) => {
             return Err(wrong_kind(new.site, other.kind(), "maas"));
         }
+    };
+    if let Some(profile) = profile.filter(|profile| profile.status == SiteStatus::Disabled) {
+        return Err(Refused::ProfileDisabled { site: new.site.name.clone(), profile: profile.name.clone() });
     }
     let address: IpAddr = ipmi_ip.parse().map_err(|_| Refused::Invalid {
         field: "ipmi_ip",
         problem: format!("must be an IP address such as 10.176.16.128, not `{ipmi_ip}`"),
     })?;
-    if let Some(mac) = &pxe_mac {
+    if let Some(mac) = pxe_mac {
         check_mac(mac)?;
     }
     let mut node = row(request, new, OnboardingMode::Maas, Status::Enrolling)?;
     node.bmc_address = Some(address.to_string());
-    let input = JobInput::OnboardMaas { hostname: node.hostname.clone(), ipmi_ip: address.to_string(), pxe_mac };
+    let pxe_mac = pxe_mac.map(str::to_ascii_lowercase);
+    let input =
+        JobInput::OnboardMaas { hostname: node.hostname.clone(), ipmi_ip: address.to_string(), pxe_mac, settings };
     let job = NewJob { node: &node, site: new.site, input, batch: None }.build(request);
     node.owning_job = Some(job.id);
-    Ok(onboarding(request, node, job))
+    let bmc = Guard::BmcAddressFree { site: new.site.id, address: address.to_string() };
+    let mut planned = onboarding(request, new, node, job);
+    planned.commit.guards.push(bmc);
+    Ok(planned)
 }
 
 /// Accepts an onboarding as an LXD instance. spec: S5 10
@@ -108,16 +128,21 @@ pub fn lxd(request: &Request, new: &NewNode) -> Result<Planned, Refused> {
     let input = JobInput::OnboardLxd { hostname: node.hostname.clone() };
     let job = NewJob { node: &node, site: new.site, input, batch: None }.build(request);
     node.owning_job = Some(job.id);
-    Ok(onboarding(request, node, job))
+    Ok(onboarding(request, new, node, job))
 }
 
 fn wrong_kind(site: &Site, kind: &'static str, needed: &'static str) -> Refused {
     Refused::WrongSiteKind { site: site.name.clone(), kind, needed }
 }
 
-fn onboarding(request: &Request, node: Node, job: crate::job::Job) -> Planned {
+fn onboarding(request: &Request, new: &NewNode, node: Node, job: crate::job::Job) -> Planned {
     let (id, job_id) = (node.id, job.id);
-    let guards = vec![Guard::HostnameFree { hostname: node.hostname.clone() }];
+    let guards = vec![
+        Guard::HostnameFree { hostname: node.hostname.clone() },
+        // Neither is disabled or removed while this was decided.
+        Guard::SiteGeneration { site: new.site.id, have: new.site.generation },
+        Guard::SkuGeneration { sku: new.sku.name.clone(), have: new.sku.generation },
+    ];
     let change = NodeChange {
         before: None,
         action: NodeAction::Created,

@@ -38,6 +38,14 @@ pub enum Refused {
         /// Its name.
         site: String,
     },
+    /// The profile takes no new work.
+    #[error("profile {profile} of site {site} is disabled")]
+    ProfileDisabled {
+        /// The site's name.
+        site: String,
+        /// The profile's.
+        profile: String,
+    },
     /// The site is of another kind than the request needs.
     #[error("site {site} is a {kind} site: this needs a {needed} site")]
     WrongSiteKind {
@@ -88,7 +96,7 @@ impl Explain for Refused {
             Self::State(refused) => refused.code(),
             Self::Busy { .. } => Code::NodeBusy,
             Self::NothingToResume { .. } | Self::NotBootstrapping { .. } => Code::NodeState,
-            Self::SiteDisabled { .. } => Code::SiteDisabled,
+            Self::SiteDisabled { .. } | Self::ProfileDisabled { .. } => Code::SiteDisabled,
             Self::WrongSiteKind { .. } | Self::Invalid { .. } => Code::Invalid,
             Self::HoldNotManual { .. } | Self::NoSuchHold { .. } => Code::NodeHeld,
         }
@@ -108,6 +116,7 @@ impl Explain for Refused {
                 ]
             }
             Self::SiteDisabled { .. } => vec!["a disabled site accepts no new onboarding".to_owned()],
+            Self::ProfileDisabled { .. } => vec!["a disabled profile accepts no new onboarding".to_owned()],
             Self::WrongSiteKind { .. } | Self::Invalid { .. } => Vec::new(),
             Self::HoldNotManual { kind, .. } => match kind {
                 HoldKind::Disabled => vec!["`disable` sets it, `enable` clears it".to_owned()],
@@ -143,6 +152,10 @@ impl Explain for Refused {
             Self::SiteDisabled { site } => {
                 vec![NextAction::run(format!("lattice site enable {site}"), "lets new work start there")]
             }
+            Self::ProfileDisabled { site, profile } => vec![
+                NextAction::run(format!("lattice site profile enable {site} {profile}"), "lets new work use it"),
+                NextAction::run(format!("lattice site profile list {site}"), "shows the others"),
+            ],
             Self::WrongSiteKind { .. } => vec![NextAction::run("lattice site list", "shows the sites and their kinds")],
             Self::Invalid { field, problem } => {
                 vec![NextAction::Fix { what: format!("give another `{field}`: it {problem}") }]

@@ -10,7 +10,7 @@ use crate::change::{Change, JobChange};
 use crate::command::Request;
 use crate::ids::{BatchId, CorrelationId, Generation, JobId, NodeId, SiteId, TokenId};
 use crate::node::{Node, PowerFact};
-use crate::site::{MaasPolicy, Site, SiteProvider};
+use crate::site::{MaasSettings, Site, SiteProvider};
 use crate::time::Timestamp;
 
 /// What a job is for.
@@ -58,6 +58,8 @@ pub enum JobInput {
         ipmi_ip: String,
         /// Seen or given; used to find the machine.
         pxe_mac: Option<String>,
+        /// Image, network and policy as they stood when it was accepted. spec: S5 3.7
+        settings: Box<MaasSettings>,
     },
     /// Onboarding as an LXD instance. spec: S5 10
     OnboardLxd {
@@ -332,16 +334,12 @@ const DRAIN_PATIENCE: Duration = Duration::from_secs(86_400);
 /// those that have. spec: S5 3.6 `enrollment_token_ttl_seconds`
 pub const MANUAL_TOKEN_TTL: Duration = Duration::from_secs(7_200);
 
-/// The flow that serves a job, with the values of its site's policy. Chosen anew at each turn, so that a changed
-/// policy counts from the next turn on.
+/// The flow that serves a job. Through MAAS it has the values of the policy that stood when the job was accepted.
 pub fn flow_for(input: &JobInput, site: &Site) -> Flow {
     match (input, &site.provider) {
-        (JobInput::OnboardMaas { .. }, SiteProvider::Maas(maas)) => flows::onboarding_maas(&maas.policy),
+        (JobInput::OnboardMaas { settings, .. }, _) => flows::onboarding_maas(&settings.policy),
         (JobInput::OnboardLxd { .. }, SiteProvider::Lxd(lxd)) => flows::onboarding_lxd(lxd),
         // The kind of a site never changes; a row that contradicts it gets the strictest flow of its input.
-        (JobInput::OnboardMaas { .. }, SiteProvider::Manual | SiteProvider::Lxd(_)) => {
-            flows::onboarding_maas(&MaasPolicy::default())
-        }
         (JobInput::OnboardLxd { .. }, SiteProvider::Manual | SiteProvider::Maas(_))
         | (JobInput::OnboardManual { .. }, _) => flows::onboarding_manual(MANUAL_TOKEN_TTL),
         (JobInput::Drain { .. }, _) => flows::drain(DRAIN_PATIENCE),

@@ -11,7 +11,7 @@ use lattice_core::command::create;
 use lattice_core::explain::{Code, NextAction};
 use lattice_core::ids::{JobId, NodeId, ProfileId};
 use lattice_core::job::{Job, JobInput, JobKind, JobStatus};
-use lattice_core::site::{Site, SiteProvider};
+use lattice_core::site::{Site, SiteProfile, SiteProvider};
 
 use super::App;
 use super::extract::{Committed, Earlier, Query, Write};
@@ -35,7 +35,7 @@ pub async fn create(State(app): State<App>, write: Write<CreateOnboarding>) -> A
     }
     let body = &write.body;
     let site = site_named(&app, "site_id", &body.site_id).await?;
-    check_profile(&site, body.profile_id)?;
+    let profile = profile_of(&app, &site, body.profile_id.as_deref()).await?;
     let sku = sku_named(&app, "sku_id", &body.sku_id).await?;
     let new = create::NewNode {
         site: &site,
@@ -49,7 +49,8 @@ pub async fn create(State(app): State<App>, write: Write<CreateOnboarding>) -> A
             let ipmi_ip = body.ipmi_ip.as_deref().ok_or_else(|| {
                 Refusal::invalid("ipmi_ip", "is needed at a MAAS site: the address of the machine's BMC")
             })?;
-            create::maas(&request, &new, ipmi_ip, body.pxe_mac.clone())
+            let pxe_mac = body.pxe_mac.as_deref();
+            create::maas(&request, &new, create::MaasMachine { ipmi_ip, pxe_mac, profile: profile.as_ref() })
         }
         SiteProvider::Lxd(_) => {
             no_hardware(body)?;
@@ -82,15 +83,29 @@ async fn repeated(app: &App, earlier: &Earlier) -> Answer<Response> {
     }
 }
 
-/// A site has one implicit profile until profiles have rows of their own. spec: S5 3.7
-fn check_profile(site: &Site, profile: Option<ProfileId>) -> Answer<()> {
-    match profile {
-        Some(profile) if profile.uuid() != site.id.uuid() => Err(Refusal::invalid(
-            "profile_id",
-            format!("must be {}, the one implicit profile of site {}, or absent", site.id, site.name),
-        )),
-        Some(_) | None => Ok(()),
-    }
+/// The profile that a request names by id or name, else the site's default one; none: the site's own settings, which
+/// are its implicit profile and have the site's own id. spec: S5 3.7
+pub async fn profile_of(app: &App, site: &Site, named: Option<&str>) -> Answer<Option<SiteProfile>> {
+    let unknown = |given: &str| {
+        let given: String = given.chars().take(80).collect();
+        Refusal::invalid("profile_id", format!("names the profile `{given}`, which site {} does not have", site.name))
+            .next(NextAction::run(format!("lattice site profile list {}", site.name), "shows those that there are"))
+    };
+    let default = match &site.provider {
+        SiteProvider::Maas(maas) => maas.default_profile_id,
+        SiteProvider::Manual | SiteProvider::Lxd(_) => None,
+    };
+    let found = match (named, default) {
+        (Some(given), _) if given == site.id.to_string() => return Ok(None),
+        (None, None) => return Ok(None),
+        (None, Some(default)) => app.store.profile(default).await?,
+        (Some(given), _) => match given.parse::<ProfileId>() {
+            Ok(id) => app.store.profile(id).await?,
+            Err(_) => app.store.profile_by_name(site.id, given).await?,
+        },
+    };
+    let found = found.filter(|profile| profile.site == site.id);
+    found.map(Some).ok_or_else(|| unknown(named.unwrap_or("its default")))
 }
 
 fn no_hardware(body: &CreateOnboarding) -> Answer<()> {
@@ -112,11 +127,13 @@ fn by_hand(site: &Site, body: &CreateOnboarding) -> Refusal {
 pub async fn get(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<OnboardingView>> {
     let job = onboarding(&app, &id).await?;
     let view = jobs::view(&app, job).await?;
-    let (flow, ipmi_ip, pxe_mac) = match view.input {
-        JobInput::OnboardMaas { ipmi_ip, pxe_mac, .. } => ("maas", Some(ipmi_ip), pxe_mac),
-        JobInput::OnboardLxd { .. } => ("lxd", None, None),
-        JobInput::OnboardManual { .. } => ("manual", None, None),
-        JobInput::Drain { .. } | JobInput::Retire { .. } | JobInput::Remove | JobInput::Reboot => ("none", None, None),
+    let (flow, ipmi_ip, pxe_mac, profile) = match view.input {
+        JobInput::OnboardMaas { ipmi_ip, pxe_mac, settings, .. } => ("maas", Some(ipmi_ip), pxe_mac, settings.profile),
+        JobInput::OnboardLxd { .. } => ("lxd", None, None, None),
+        JobInput::OnboardManual { .. } => ("manual", None, None, None),
+        JobInput::Drain { .. } | JobInput::Retire { .. } | JobInput::Remove | JobInput::Reboot => {
+            ("none", None, None, None)
+        }
     };
     Ok(Json(OnboardingView {
         onboarding_id: view.row.id,
@@ -127,6 +144,7 @@ pub async fn get(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<
         flow: flow.to_owned(),
         ipmi_ip,
         pxe_mac,
+        profile,
         provider_ref: view.outputs.provider_ref,
         requested_by: view.requested_by.name,
         status: view.row.status,

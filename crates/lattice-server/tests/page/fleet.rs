@@ -16,7 +16,7 @@ use lattice_core::node::{
     Availability, DiskFact, DownCause, GpuFact, Hold, HoldKind, HostFacts, NicFact, Node, NodeClass, NodeState,
     OnboardingMode, PowerFact, ProviderState, Status,
 };
-use lattice_core::site::{Site, SiteProvider, SiteStatus};
+use lattice_core::site::{MaasSettings, Site, SiteProvider, SiteStatus};
 use lattice_core::sku::Sku;
 use lattice_core::time::Timestamp;
 
@@ -77,21 +77,25 @@ pub async fn seed(server: &TestServer) -> Fleet {
 }
 
 fn maas_site(server: &TestServer) -> Site {
-    let provider = serde_json::json!({"kind": "maas", "api_base_url": "http://10.176.46.1:5240/MAAS",
-        "api_token_path": "lattice/sites/dc1/api", "default_power_creds_path": "lattice/sites/dc1/power",
-        "deploy_password_path": "lattice/sites/dc1/deploy", "pxe_iface": "eno1", "pxe_vlan_vid": 5001,
-        "node_pxe_iface": "eno8303"});
     Site {
         id: SiteId::generate(&*server.ids, before(86_400)),
         name: "dc1".to_owned(),
         region_code: "eu-1".to_owned(),
-        provider: serde_json::from_value(provider).unwrap(),
+        provider: maas_provider(),
         heartbeat: HeartbeatPolicy::default(),
         status: SiteStatus::Active,
         created_at: before(86_400),
         updated_at: before(86_400),
         generation: Generation::FIRST,
     }
+}
+
+fn maas_provider() -> SiteProvider {
+    let provider = serde_json::json!({"kind": "maas", "api_base_url": "http://10.176.46.1:5240/MAAS",
+        "api_token_path": "lattice/sites/dc1/api", "default_power_creds_path": "lattice/sites/dc1/power",
+        "deploy_password_path": "lattice/sites/dc1/deploy", "pxe_iface": "eno1", "pxe_vlan_vid": 46,
+        "node_pxe_iface": "eno8303"});
+    serde_json::from_value(provider).unwrap()
 }
 
 fn other(server: &TestServer, like: &Site) -> Site {
@@ -177,6 +181,11 @@ fn changed(after: &Node, before: Option<NodeState>, action: NodeAction, cause: &
     }))
 }
 
+fn settings() -> MaasSettings {
+    let SiteProvider::Maas(maas) = maas_provider() else { panic!("a MAAS site") };
+    MaasSettings::of(&maas, None)
+}
+
 /// A job of that kind on the node, accepted at `at`.
 pub fn job(server: &TestServer, node: &Node, kind: JobKind, at: Timestamp) -> Job {
     let id = JobId::generate(&*server.ids, at);
@@ -184,7 +193,8 @@ pub fn job(server: &TestServer, node: &Node, kind: JobKind, at: Timestamp) -> Jo
     let (input, first) = match kind {
         JobKind::Onboarding => {
             let ipmi_ip = node.bmc_address.clone().unwrap_or_default();
-            (JobInput::OnboardMaas { hostname, ipmi_ip, pxe_mac: None }, StageName::LoadSiteConfig)
+            let input = JobInput::OnboardMaas { hostname, ipmi_ip, pxe_mac: None, settings: Box::new(settings()) };
+            (input, StageName::LoadSiteConfig)
         }
         JobKind::Drain => (JobInput::Drain { urgent: false }, StageName::BeginDrain),
         JobKind::Retire => (JobInput::Retire { disposal: lattice_core::job::Disposal::Keep }, StageName::DisableNode),

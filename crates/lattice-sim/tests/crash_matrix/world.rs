@@ -13,7 +13,7 @@ use lattice_core::command::agent::{Registration, enrolled, registered};
 use lattice_core::command::job::{ActRefused, Asked, act};
 use lattice_core::command::node::Known;
 use lattice_core::command::{Request, agent};
-use lattice_core::ids::{CorrelationId, Generation, IdSource, JobId, NodeId, OpId, SiteId, uuid_v7};
+use lattice_core::ids::{CorrelationId, Generation, IdSource, JobId, NodeId, OpId, RoceId, SiteId, uuid_v7};
 use lattice_core::job::row::MANUAL_TOKEN_TTL;
 use lattice_core::job::{Job, JobInput, JobStatus, NewJob, ParkedFor, allowed_node_statuses, flow_for};
 use lattice_core::node::availability::AvailabilityEvent;
@@ -21,7 +21,7 @@ use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::node::machine::Health;
 use lattice_core::node::{Availability, Node, NodeClass, NodeState, OnboardingMode, Status};
 use lattice_core::secret::{Secret, token_hash};
-use lattice_core::site::{MaasPolicy, MaasSite, RoceAssignment, Site, SiteProvider, SiteStatus};
+use lattice_core::site::{MaasPolicy, MaasSettings, MaasSite, RoceAssignment, RoceRow, Site, SiteProvider, SiteStatus};
 use lattice_core::sku::Sku;
 use lattice_core::time::{Clock, Timestamp};
 use lattice_providers::machine::maas::follow::FollowLimits;
@@ -194,13 +194,13 @@ impl World {
         let mut changes = vec![Change::Site(Box::new(world.site.clone())), Change::Sku(world.sku.clone())];
         if kind == Kind::Maas {
             let nics = hardware.nics.iter().filter(|nic| nic.role == NicRole::Roce).take(2);
-            changes.extend(nics.enumerate().map(|(at, nic)| Change::Roce {
-                site: world.site.id,
-                assignment: RoceAssignment {
+            changes.extend(nics.enumerate().map(|(at, nic)| {
+                let assignment = RoceAssignment {
                     hostname: hardware.label.clone(),
                     interface: nic.name.clone(),
                     ipv4_cidr: format!("{}/31", Ipv4Addr::new(172, 30, 9, 2 * at as u8 + 1)).parse().unwrap(),
-                },
+                };
+                Change::Roce(RoceRow::new(RoceId::generate(&*world.ids, START), world.site.id, assignment, START))
             }));
         }
         world.commit(changes).await;
@@ -215,7 +215,12 @@ impl World {
             Kind::Maas => (
                 Status::Enrolling,
                 OnboardingMode::Maas,
-                JobInput::OnboardMaas { hostname: hostname.clone(), ipmi_ip: bmc.clone(), pxe_mac: None },
+                JobInput::OnboardMaas {
+                    hostname: hostname.clone(),
+                    ipmi_ip: bmc.clone(),
+                    pxe_mac: None,
+                    settings: Box::new(settings(&self.site)),
+                },
             ),
             Kind::Manual => (
                 Status::BootstrapIssued,
@@ -534,6 +539,11 @@ fn sku(gpus: usize) -> Sku {
     }
 }
 
+fn settings(site: &Site) -> MaasSettings {
+    let SiteProvider::Maas(maas) = &site.provider else { panic!("a MAAS site") };
+    MaasSettings::of(maas, None)
+}
+
 fn maas_site(pxe: String) -> MaasSite {
     MaasSite {
         api_base_url: "http://127.0.0.1:5240/MAAS".to_owned(),
@@ -550,6 +560,7 @@ fn maas_site(pxe: String) -> MaasSite {
         deploy_ssh_port: 22,
         upstream_dns_servers: vec!["1.1.1.1".to_owned()],
         policy: MaasPolicy::default(),
+        default_profile_id: None,
     }
 }
 

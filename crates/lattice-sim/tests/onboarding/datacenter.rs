@@ -11,7 +11,7 @@ use lattice_core::actor::{Actor, Role};
 use lattice_core::change::{Change, Commit, NodeAction, NodeChange, Outcome};
 use lattice_core::command::Request;
 use lattice_core::credential::EnrollmentToken;
-use lattice_core::ids::{CorrelationId, Generation, IdSource, JobId, NodeId, OpId, SiteId, uuid_v7};
+use lattice_core::ids::{CorrelationId, Generation, IdSource, JobId, NodeId, OpId, RoceId, SiteId, uuid_v7};
 use lattice_core::job::{Job, JobInput, NewJob};
 use lattice_core::node::availability::AvailabilityEvent;
 use lattice_core::node::class::HeartbeatPolicy;
@@ -19,7 +19,9 @@ use lattice_core::node::machine::{Facts, Health, NodeEvent, decide};
 use lattice_core::node::status::Owner;
 use lattice_core::node::{Availability, Node, NodeClass, NodeState, OnboardingMode, Status};
 use lattice_core::secret::{Secret, token_hash};
-use lattice_core::site::{MaasPolicy, MaasSite, RoceAssignment, Site, SiteProvider, SiteStatus};
+use lattice_core::site::{
+    MaasPolicy, MaasSettings, MaasSite, RoceAssignment, RoceRow, Site, SiteProfile, SiteProvider, SiteStatus,
+};
 use lattice_core::time::{Clock, Timestamp};
 use lattice_providers::secret::{SecretError, SecretObject, SecretPath, SecretStore};
 use lattice_sim::clock::SystemClock;
@@ -186,13 +188,14 @@ impl Datacenter {
         let nics = hardware.nics.iter().filter(|nic| nic.role == NicRole::Roce);
         let assignments: Vec<Change> = nics
             .enumerate()
-            .map(|(at, nic)| Change::Roce {
-                site: self.row.id,
-                assignment: RoceAssignment {
+            .map(|(at, nic)| {
+                let assignment = RoceAssignment {
                     hostname: hardware.label.clone(),
                     interface: nic.name.clone(),
                     ipv4_cidr: format!("{}/31", Ipv4Addr::new(172, 30, index as u8, 2 * at as u8 + 1)).parse().unwrap(),
-                },
+                };
+                let now = SystemClock.now();
+                Change::Roce(RoceRow::new(RoceId::generate(&*self.ids, now), self.row.id, assignment, now))
             })
             .collect();
         let count = assignments.len();
@@ -200,8 +203,18 @@ impl Datacenter {
         count
     }
 
+    fn settings(&self, profile: Option<&SiteProfile>) -> MaasSettings {
+        let SiteProvider::Maas(maas) = &self.row.provider else { panic!("a MAAS site") };
+        MaasSettings::of(maas, profile)
+    }
+
     /// Accepts the onboarding of the `index`th machine.
     pub async fn onboard(&self, index: usize) -> Job {
+        self.onboard_with(index, None).await
+    }
+
+    /// The same with a profile.
+    pub async fn onboard_with(&self, index: usize, profile: Option<&SiteProfile>) -> Job {
         let hardware = self.site.handle.machines()[index].hardware.clone();
         let now = SystemClock.now();
         let node = Node {
@@ -236,6 +249,7 @@ impl Datacenter {
             hostname: hardware.label,
             ipmi_ip: hardware.bmc.address.to_string(),
             pxe_mac: None,
+            settings: Box::new(self.settings(profile)),
         };
         let job = NewJob { node: &node, site: &self.row, input, batch: None }.build(&self.request());
         let after = Node { owning_job: Some(job.id), ..node };
@@ -335,6 +349,7 @@ fn site_row(site: &SimulatedSite, ids: &Ids, ssh_port: u16) -> Site {
             deploy_ssh_port: ssh_port,
             upstream_dns_servers: vec!["1.1.1.1".to_owned()],
             policy: MaasPolicy { poll_interval_ms: 50, ..MaasPolicy::default() },
+            default_profile_id: None,
         }),
         heartbeat: HeartbeatPolicy::default(),
         status: SiteStatus::Active,

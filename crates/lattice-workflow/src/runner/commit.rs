@@ -159,7 +159,10 @@ impl Work {
                 | Change::ProviderState(_)
                 | Change::Site(_)
                 | Change::Sku(_)
-                | Change::Roce { .. }
+                | Change::Profile(_)
+                | Change::PowerOverride(_)
+                | Change::Roce(_)
+                | Change::Removed(_)
                 | Change::EnrollmentToken(_)
                 | Change::ApiToken(_)
                 | Change::Refusal { .. }

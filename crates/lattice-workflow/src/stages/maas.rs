@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use lattice_core::failure::FailureClass;
 use lattice_core::job::{JobInput, OperatorAction, StageError};
-use lattice_core::secret::Secret;
-use lattice_core::site::power_credentials::{PowerTarget, candidates};
+use lattice_core::site::power_credentials::{PowerTarget, choose};
 use lattice_providers::machine::maas::machines::{PowerSetup, Presence};
 use lattice_providers::machine::maas::{MaasObserver, Machine, MachineStatus, SystemId};
 use lattice_providers::observer::STAMP;
-use lattice_providers::secret::{SecretError, SecretPath};
+use lattice_providers::secret::SecretPath;
 
-use crate::enrollment::secret_error;
+use crate::enrollment::{secret_error, store_error};
 use crate::providers::failed;
 use crate::stage::{Context, Seen, error, recovered_by};
 
@@ -127,7 +126,7 @@ pub(super) struct Asked<'a> {
 /// The job's input.
 pub(super) fn asked<'a>(ctx: &'a Context<'_>) -> Result<Asked<'a>, StageError> {
     match &ctx.job.input {
-        JobInput::OnboardMaas { hostname, ipmi_ip, pxe_mac } => {
+        JobInput::OnboardMaas { hostname, ipmi_ip, pxe_mac, .. } => {
             Ok(Asked { hostname, ipmi_ip, pxe_mac: pxe_mac.as_deref() })
         }
         JobInput::OnboardLxd { .. }
@@ -149,26 +148,27 @@ pub(super) struct PowerLogin {
     pub(super) setup: PowerSetup,
 }
 
-/// The BMC login of the job's machine: the first candidate that the secret store has. spec: S5 3.2.1
+/// The BMC login of the job's machine, read anew each time: what is rotated or overridden counts from then on.
+///
+/// Where the chosen login is missing nothing else is tried: BMCs lock themselves. spec: S5 3.2.1, 3.5
 pub(super) async fn power_login(ctx: &Context<'_>) -> Result<PowerLogin, StageError> {
     let asked = asked(ctx)?;
     let target = PowerTarget { hostname: asked.hostname, ipmi_ip: asked.ipmi_ip, pxe_mac: asked.pxe_mac };
-    let mut last = None;
-    for choice in candidates(ctx.maas_site()?, &[], &target) {
-        let path = secret_path(&choice.path)?;
-        match ctx.tools.secrets.read(&path).await {
-            Ok(mut object) => {
-                let user = object.remove("user").map(|user| user.expose().clone()).unwrap_or_default();
-                let password = object.remove("pass").unwrap_or_else(|| Secret::new(String::new()));
-                let setup = PowerSetup::ipmi(asked.ipmi_ip, user, password);
-                return Ok(PowerLogin { source: choice.source, setup });
-            }
-            Err(missing @ SecretError::NotFound { .. }) => last = Some(secret_error(&missing)),
-            Err(other) => return Err(secret_error(&other)),
-        }
-    }
-    Err(last
-        .unwrap_or_else(|| error(FailureClass::SiteCapabilityMissing, "secret_missing", "the site has no BMC login")))
+    let overrides = ctx.tools.store.power_overrides_of(ctx.site.id, &target).await.map_err(store_error)?;
+    let choice = choose(ctx.maas_site()?, &overrides, &target);
+    let mut object = ctx.tools.secrets.read(&secret_path(&choice.path)?).await.map_err(|failed| {
+        let failure = secret_error(&failed);
+        StageError { message: format!("BMC login {}: {}", choice.source, failure.message), ..failure }
+    })?;
+    let (Some(user), Some(password)) = (object.remove("user"), object.remove("pass")) else {
+        return Err(error(
+            FailureClass::SiteCapabilityMissing,
+            "secret_incomplete",
+            format!("the BMC login {} has no user or no password: write it again", choice.source),
+        ));
+    };
+    let setup = PowerSetup::ipmi(asked.ipmi_ip, user.expose().clone(), password);
+    Ok(PowerLogin { source: choice.source, setup })
 }
 
 /// A path as the site has it.

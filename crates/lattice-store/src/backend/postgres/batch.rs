@@ -15,6 +15,8 @@ use crate::table::{Kind, Table, Writes};
 /// What a transaction writes, by table.
 #[derive(Default)]
 pub(super) struct Batch {
+    /// Removed before anything is written: a row that is made anew after it stays.
+    removed: Vec<(&'static Table, Value<'static>)>,
     tables: Vec<Rows>,
     places: HashMap<&'static str, usize>,
 }
@@ -28,7 +30,18 @@ struct Rows {
 
 impl Batch {
     pub(super) fn is_empty(&self) -> bool {
-        self.tables.is_empty()
+        self.tables.is_empty() && self.removed.is_empty()
+    }
+
+    /// Removes the row of a key, and what the same transaction wrote of it.
+    pub(super) fn remove(&mut self, table: &'static Table, key: Value<'_>) {
+        let key = key.into_owned();
+        if let Some(place) = self.places.get(table.name) {
+            let rows = &mut self.tables[*place];
+            rows.rows.retain(|row| row[0] != key);
+            rows.by_key = (0..).zip(&rows.rows).map(|(place, row)| (row[..table.key].to_vec(), place)).collect();
+        }
+        self.removed.push((table, key));
     }
 
     /// Adds a row; of two rows with one key the later stands.
@@ -53,8 +66,20 @@ impl Batch {
 
     /// Writes all of it: the statements go out together, the server takes them one after the other.
     pub(super) async fn write(&self, client: &Object) -> Result<(), Error> {
+        for (table, key) in &self.removed {
+            remove_row(client, table, key).await?;
+        }
         try_join_all(self.tables.iter().map(|rows| write_rows(client, rows.table, &rows.rows))).await.map(drop)
     }
+}
+
+/// Removes one row; such commits are rare and small.
+async fn remove_row(client: &Object, table: &Table, key: &Value<'_>) -> Result<(), Error> {
+    let sql = format!("DELETE FROM {} WHERE {} = $1", table.name, table.columns[0].name);
+    let statement = client.prepare_cached(&sql).await?;
+    let (text, id) = (key_text(key), key_id(key));
+    let param: &(dyn ToSql + Sync) = if id.is_some() { &id } else { &text };
+    client.execute(&statement, &[param]).await.map(drop)
 }
 
 /// Writes rows of one table with one statement.
@@ -132,6 +157,20 @@ impl<'a> Array<'a> {
             Self::Text(values) => values,
             Self::Id(values) => values,
         }
+    }
+}
+
+fn key_text<'a>(key: &'a Value<'_>) -> Option<&'a str> {
+    match key {
+        Value::Text(text) => Some(text),
+        Value::Id(_) | Value::Int(_) | Value::Null => None,
+    }
+}
+
+fn key_id(key: &Value<'_>) -> Option<Uuid> {
+    match key {
+        Value::Id(id) => Some(*id),
+        Value::Text(_) | Value::Int(_) | Value::Null => None,
     }
 }
 

@@ -6,7 +6,9 @@ use std::hash::Hash;
 use deadpool_postgres::Object;
 use futures_util::future::try_join_all;
 use lattice_core::change::Change;
-use lattice_core::ids::{ApiTokenId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, SiteId, TokenId};
+use lattice_core::ids::{
+    ApiTokenId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, OverrideId, ProfileId, RoceId, SiteId, TokenId,
+};
 use lattice_core::node::{NodeState, Status};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -15,7 +17,7 @@ use uuid::Uuid;
 use super::batch::Batch;
 use super::committer::Failure;
 use crate::apply::{Chain, Put, Transaction, node_head};
-use crate::commit::{Head, HeldEpoch, Needs, NodeHead, RowKey, UniqueKey, guarded};
+use crate::commit::{Head, HeldEpoch, Needs, NodeHead, RowKey, UniqueKey, guarded, removed_row, roce_keys};
 use crate::error::StoreError;
 use crate::job::LIVE;
 use crate::sql::{Reader, Value};
@@ -84,6 +86,20 @@ impl Preloaded {
             About::Hostnames => self.holds(UniqueKey::Hostname(r.text()?), r.id()?),
             About::ProviderRefs => self.holds(UniqueKey::ProviderRef(SiteId::new(r.id()?), r.text()?), r.id()?),
             About::SiteNames => self.holds(UniqueKey::SiteName(r.text()?), r.id()?),
+            About::Profiles => self.version(RowKey::Profile(ProfileId::new(r.id()?)), r.generation()?),
+            About::PowerOverrides => self.version(RowKey::PowerOverride(OverrideId::new(r.id()?)), r.generation()?),
+            About::Roce => self.version(RowKey::Roce(RoceId::new(r.id()?)), r.generation()?),
+            About::ProfileNames => self.holds(UniqueKey::ProfileName(SiteId::new(r.id()?), r.text()?), r.id()?),
+            About::PowerSelectors => {
+                self.holds(UniqueKey::PowerSelector(SiteId::new(r.id()?), r.name()?, r.text()?), r.id()?);
+            }
+            About::RoceSlots => {
+                self.holds(UniqueKey::RoceSlot(SiteId::new(r.id()?), r.text()?, r.text()?), r.id()?);
+            }
+            About::RoceAddresses => self.holds(UniqueKey::RoceAddress(SiteId::new(r.id()?), r.text()?), r.id()?),
+            About::Bmcs => self.holds(UniqueKey::Bmc(SiteId::new(r.id()?), r.text()?), r.id()?),
+            About::NodesOfSites => self.holds(UniqueKey::NodeOfSite(SiteId::new(r.id()?)), r.id()?),
+            About::NodesOfSkus => self.holds(UniqueKey::NodeOfSku(r.text()?), r.id()?),
             About::EnrollmentHashes => self.holds(UniqueKey::EnrollmentHash(r.text()?), r.id()?),
             About::ApiHashes => self.holds(UniqueKey::ApiHash(r.text()?), r.id()?),
             About::LiveJobs => self.holds(UniqueKey::LiveJob(NodeId::new(r.id()?)), r.id()?),
@@ -105,12 +121,25 @@ impl Preloaded {
         }
     }
 
+    /// Whatever this row had is free for the rest of the batch.
+    fn frees_all(&mut self, id: Uuid) {
+        let id = id.hyphenated().to_string();
+        self.holders.values_mut().for_each(|holders| holders.retain(|holder| *holder != id));
+    }
+
     fn written_node(&mut self, after: &lattice_core::node::Node, before: Option<&Head>) {
         let id = after.id.to_string();
         if let Some(stored) = before.and_then(|head| head.node.as_ref()) {
             self.frees(&UniqueKey::Hostname(stored.hostname.clone()), &id);
             if let Some(name) = &stored.provider_ref {
                 self.frees(&UniqueKey::ProviderRef(stored.site, name.clone()), &id);
+            }
+        }
+        if before.is_none() {
+            self.holds(UniqueKey::NodeOfSite(after.site), after.id.uuid());
+            self.holds(UniqueKey::NodeOfSku(after.sku.clone()), after.id.uuid());
+            if let Some(address) = &after.bmc_address {
+                self.holds(UniqueKey::Bmc(after.site, address.clone()), after.id.uuid());
             }
         }
         if after.state.status != Status::Deleted {
@@ -144,6 +173,10 @@ impl Transaction for Preloaded {
         }
         Ok(())
     }
+    fn remove(&mut self, table: &'static Table, key: Value<'_>) -> Result<(), StoreError> {
+        self.batch.remove(table, key);
+        Ok(())
+    }
     fn written(&mut self, change: &Change, before: Option<&Head>) {
         match change {
             Change::Node(change) => self.written_node(&change.after, before),
@@ -161,6 +194,35 @@ impl Transaction for Preloaded {
                 self.holds(UniqueKey::SiteName(site.name.clone()), site.id.uuid());
                 self.version(RowKey::Site(site.id), site.generation);
             }
+            Change::Profile(profile) => {
+                self.holds(UniqueKey::ProfileName(profile.site, profile.name.clone()), profile.id.uuid());
+                self.version(RowKey::Profile(profile.id), profile.generation);
+            }
+            Change::PowerOverride(one) => {
+                let key = UniqueKey::PowerSelector(one.site, one.selector, one.value.clone());
+                self.holds(key, one.id.uuid());
+                self.version(RowKey::PowerOverride(one.id), one.generation);
+            }
+            Change::Roce(row) => {
+                // A changed address frees the old one only with the next batch: at worst a conflict that is repeated.
+                roce_keys(row).into_iter().for_each(|key| self.holds(key, row.id.uuid()));
+                self.version(RowKey::Roce(row.id), row.generation);
+            }
+            Change::Removed(removed) => {
+                let (key, _) = removed_row(removed);
+                match &key {
+                    RowKey::Site(id) => self.frees_all(id.uuid()),
+                    RowKey::Profile(id) => self.frees_all(id.uuid()),
+                    RowKey::PowerOverride(id) => self.frees_all(id.uuid()),
+                    RowKey::Roce(id) => self.frees_all(id.uuid()),
+                    RowKey::Sku(_)
+                    | RowKey::Node(_)
+                    | RowKey::Job(_)
+                    | RowKey::EnrollmentToken(_)
+                    | RowKey::ApiToken(_) => {}
+                }
+                self.rows.remove(&key);
+            }
             Change::EnrollmentToken(token) => {
                 self.holds(UniqueKey::EnrollmentHash(token.hash.clone()), token.id.uuid());
                 self.version(RowKey::EnrollmentToken(token.id), token.generation);
@@ -172,7 +234,6 @@ impl Transaction for Preloaded {
             Change::Sku(_)
             | Change::HostFacts { .. }
             | Change::ProviderState(_)
-            | Change::Roce { .. }
             | Change::Refusal { .. }
             | Change::Note { .. } => {
                 if let Some((key, generation)) = guarded(change) {
@@ -201,6 +262,16 @@ enum About {
     Hostnames,
     ProviderRefs,
     SiteNames,
+    Profiles,
+    PowerOverrides,
+    Roce,
+    ProfileNames,
+    PowerSelectors,
+    RoceSlots,
+    RoceAddresses,
+    Bmcs,
+    NodesOfSites,
+    NodesOfSkus,
     EnrollmentHashes,
     ApiHashes,
     LiveJobs,
@@ -228,6 +299,40 @@ impl About {
                 WHERE nodes.live = 1"
             }
             Self::SiteNames => "SELECT name, id FROM sites WHERE name = ANY($1)",
+            Self::Profiles => "SELECT id, generation FROM site_profiles WHERE id = ANY($1)",
+            Self::PowerOverrides => "SELECT id, generation FROM power_overrides WHERE id = ANY($1)",
+            Self::Roce => "SELECT id, generation FROM roce WHERE id = ANY($1)",
+            Self::ProfileNames => {
+                "SELECT p.site, p.name, p.id FROM UNNEST($1::uuid[], $2::text[]) AS asked(site, name) \
+                JOIN site_profiles p ON p.site = asked.site AND p.name = asked.name"
+            }
+            Self::PowerSelectors => {
+                "SELECT o.site, o.selector, o.value, o.id FROM UNNEST($1::uuid[], $2::text[]) AS asked(site, value) \
+                JOIN power_overrides o ON o.site = asked.site AND o.value = asked.value"
+            }
+            // Asked once for each interface of a host, answered once for the host.
+            Self::RoceSlots => {
+                "SELECT r.site, r.hostname, r.interface, r.id FROM (SELECT DISTINCT site, name FROM \
+                UNNEST($1::uuid[], $2::text[]) AS asked(site, name)) AS asked \
+                JOIN roce r ON r.site = asked.site AND r.hostname = asked.name"
+            }
+            Self::RoceAddresses => {
+                "SELECT r.site, r.address, r.id FROM UNNEST($1::uuid[], $2::text[]) AS asked(site, name) \
+                JOIN roce r ON r.site = asked.site AND r.address = asked.name"
+            }
+            Self::Bmcs => {
+                "SELECT nodes.site, nodes.bmc_address, nodes.id FROM UNNEST($1::uuid[], $2::text[]) AS asked(site, name) \
+                JOIN nodes ON nodes.site = asked.site AND nodes.bmc_address = asked.name \
+                WHERE nodes.live = 1"
+            }
+            Self::NodesOfSites => {
+                "SELECT asked.site, found.id FROM UNNEST($1::uuid[]) AS asked(site) \
+                CROSS JOIN LATERAL (SELECT id FROM nodes WHERE site = asked.site LIMIT 1) AS found"
+            }
+            Self::NodesOfSkus => {
+                "SELECT asked.name, found.id FROM UNNEST($1::text[]) AS asked(name) \
+                CROSS JOIN LATERAL (SELECT id FROM nodes WHERE sku = asked.name AND live = 1 LIMIT 1) AS found"
+            }
             Self::EnrollmentHashes => "SELECT hash, id FROM enrollment_tokens WHERE hash = ANY($1)",
             Self::ApiHashes => "SELECT hash, id FROM api_tokens WHERE hash = ANY($1)",
             Self::LiveJobs => return format!("SELECT node, id FROM jobs WHERE node = ANY($1) AND {LIVE} ORDER BY id DESC"),
@@ -272,6 +377,9 @@ fn questions(needs: Needs) -> Vec<Question> {
             RowKey::Job(id) => ask(About::Jobs, Some(id.uuid()), None),
             RowKey::Site(id) => ask(About::Sites, Some(id.uuid()), None),
             RowKey::Sku(name) => ask(About::Skus, None, Some(name)),
+            RowKey::Profile(id) => ask(About::Profiles, Some(id.uuid()), None),
+            RowKey::PowerOverride(id) => ask(About::PowerOverrides, Some(id.uuid()), None),
+            RowKey::Roce(id) => ask(About::Roce, Some(id.uuid()), None),
             RowKey::EnrollmentToken(id) => ask(About::EnrollmentTokens, Some(id.uuid()), None),
             RowKey::ApiToken(id) => ask(About::ApiTokens, Some(id.uuid()), None),
         }
@@ -281,6 +389,13 @@ fn questions(needs: Needs) -> Vec<Question> {
             UniqueKey::Hostname(name) => ask(About::Hostnames, None, Some(name)),
             UniqueKey::ProviderRef(site, name) => ask(About::ProviderRefs, Some(site.uuid()), Some(name)),
             UniqueKey::SiteName(name) => ask(About::SiteNames, None, Some(name)),
+            UniqueKey::ProfileName(site, name) => ask(About::ProfileNames, Some(site.uuid()), Some(name)),
+            UniqueKey::PowerSelector(site, _, value) => ask(About::PowerSelectors, Some(site.uuid()), Some(value)),
+            UniqueKey::RoceSlot(site, hostname, _) => ask(About::RoceSlots, Some(site.uuid()), Some(hostname)),
+            UniqueKey::RoceAddress(site, address) => ask(About::RoceAddresses, Some(site.uuid()), Some(address)),
+            UniqueKey::Bmc(site, address) => ask(About::Bmcs, Some(site.uuid()), Some(address)),
+            UniqueKey::NodeOfSite(site) => ask(About::NodesOfSites, Some(site.uuid()), None),
+            UniqueKey::NodeOfSku(name) => ask(About::NodesOfSkus, None, Some(name)),
             UniqueKey::EnrollmentHash(hash) => ask(About::EnrollmentHashes, None, Some(hash)),
             UniqueKey::ApiHash(hash) => ask(About::ApiHashes, None, Some(hash)),
             UniqueKey::LiveJob(node) => ask(About::LiveJobs, Some(node.uuid()), None),

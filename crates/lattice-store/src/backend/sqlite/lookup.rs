@@ -28,6 +28,9 @@ pub(super) fn row(connection: &Connection, key: &RowKey) -> Result<Option<Head>,
         RowKey::Job(id) => ("SELECT generation FROM jobs WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::Site(id) => ("SELECT generation FROM sites WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::Sku(name) => ("SELECT generation FROM skus WHERE name = ?1", Value::owned(name.clone())),
+        RowKey::Profile(id) => ("SELECT generation FROM site_profiles WHERE id = ?1", Value::Id(id.uuid())),
+        RowKey::PowerOverride(id) => ("SELECT generation FROM power_overrides WHERE id = ?1", Value::Id(id.uuid())),
+        RowKey::Roce(id) => ("SELECT generation FROM roce WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::EnrollmentToken(id) => ("SELECT generation FROM enrollment_tokens WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::ApiToken(id) => ("SELECT generation FROM api_tokens WHERE id = ?1", Value::Id(id.uuid())),
     };
@@ -52,6 +55,30 @@ pub(super) fn holder(connection: &Connection, key: &UniqueKey) -> Result<Option<
             vec![Value::Id(site.uuid()), Value::owned(name.clone())],
         ),
         UniqueKey::SiteName(name) => ("SELECT id FROM sites WHERE name = ?1", vec![Value::owned(name.clone())]),
+        UniqueKey::ProfileName(site, name) => (
+            "SELECT id FROM site_profiles WHERE site = ?1 AND name = ?2",
+            vec![Value::Id(site.uuid()), Value::owned(name.clone())],
+        ),
+        UniqueKey::PowerSelector(site, selector, value) => (
+            "SELECT id FROM power_overrides WHERE site = ?1 AND selector = ?2 AND value = ?3",
+            vec![Value::Id(site.uuid()), Value::name(*selector), Value::owned(value.clone())],
+        ),
+        UniqueKey::RoceSlot(site, hostname, interface) => (
+            "SELECT id FROM roce WHERE site = ?1 AND hostname = ?2 AND interface = ?3",
+            vec![Value::Id(site.uuid()), Value::owned(hostname.clone()), Value::owned(interface.clone())],
+        ),
+        UniqueKey::RoceAddress(site, address) => (
+            "SELECT id FROM roce WHERE site = ?1 AND address = ?2",
+            vec![Value::Id(site.uuid()), Value::owned(address.clone())],
+        ),
+        UniqueKey::Bmc(site, address) => (
+            "SELECT id FROM nodes WHERE site = ?1 AND bmc_address = ?2 AND live = 1",
+            vec![Value::Id(site.uuid()), Value::owned(address.clone())],
+        ),
+        UniqueKey::NodeOfSite(site) => ("SELECT id FROM nodes WHERE site = ?1 LIMIT 1", vec![Value::Id(site.uuid())]),
+        UniqueKey::NodeOfSku(name) => {
+            ("SELECT id FROM nodes WHERE sku = ?1 AND live = 1 LIMIT 1", vec![Value::owned(name.clone())])
+        }
         UniqueKey::EnrollmentHash(hash) => {
             ("SELECT id FROM enrollment_tokens WHERE hash = ?1", vec![Value::owned(hash.clone())])
         }
