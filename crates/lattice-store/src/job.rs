@@ -3,10 +3,12 @@
 use lattice_core::failure::FailureClass;
 use lattice_core::ids::{BatchId, Generation, JobId, NodeId, SiteId};
 use lattice_core::job::{Job, JobKind, JobLease, JobStatus, StageName};
+use lattice_core::node::Node;
 use lattice_core::time::Timestamp;
 use uuid::Uuid;
 
 use crate::error::StoreError;
+use crate::node;
 use crate::page::{Cursor, PAGE_MAX, Page, PageRequest};
 use crate::sql::{Conditions, Query, Reader, Value};
 use crate::store::Store;
@@ -263,6 +265,24 @@ impl Store {
     pub async fn job(&self, id: JobId) -> Result<Option<Job>, StoreError> {
         const JOB: &str = "SELECT body FROM jobs WHERE id = ?1";
         Ok(self.fetch(Query::new(JOB, vec![Value::Id(id.uuid())]), read).await?.pop())
+    }
+
+    /// A job with its node, read at once: what a turn begins with. None when there is no such job, or it has no node.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn job_and_node(&self, id: JobId) -> Result<Option<(Job, Node)>, StoreError> {
+        let sql = format!(
+            "SELECT {}, (SELECT body FROM jobs WHERE id = ?1) FROM nodes \
+             WHERE id = (SELECT node FROM jobs WHERE id = ?1)",
+            node::COLUMNS
+        );
+        let query = Query { sql: sql.into(), params: vec![Value::Id(id.uuid())] };
+        let found = self.fetch(query, |r| {
+            let node = node::read(r)?;
+            Ok((read(r)?, node))
+        });
+        Ok(found.await?.pop())
     }
 
     /// The newest job of a node that is not over.

@@ -54,10 +54,11 @@ pub(crate) const NODES: Table = Table {
     ],
 };
 
-const NODE: &str = "SELECT id, hostname, site, sku, mode, provider_ref, created_at, class, status, availability, \
-    status_since, availability_since, down_cause, deadline, boot_failures, drain_intent, minor_issue, \
+/// What [`read`] reads.
+pub(crate) const COLUMNS: &str = "id, hostname, site, sku, mode, provider_ref, created_at, class, status, \
+    availability, status_since, availability_since, down_cause, deadline, boot_failures, drain_intent, minor_issue, \
     identity_epoch, boot_id, agent_version, fingerprint, address, bmc_address, owning_job, holds, updated_at, \
-    generation FROM nodes";
+    generation";
 
 const SUMMARY: &str = "SELECT id, hostname, site, sku, mode, class, status, availability, status_since, \
     availability_since, down_cause, deadline, agent_version, address, owning_job, hold_kinds, held_until, \
@@ -117,7 +118,12 @@ fn held_until(holds: &[Hold]) -> i64 {
     holds.iter().map(|hold| hold.until.map_or(i64::MAX, Timestamp::as_millis)).max().unwrap_or(0)
 }
 
-fn read(r: &mut Reader<'_>) -> Result<Node, StoreError> {
+fn select() -> String {
+    format!("SELECT {COLUMNS} FROM nodes")
+}
+
+/// A node, from [`COLUMNS`].
+pub(crate) fn read(r: &mut Reader<'_>) -> Result<Node, StoreError> {
     Ok(Node {
         id: NodeId::new(r.id()?),
         hostname: r.text()?,
@@ -405,7 +411,7 @@ impl Store {
         if let Some(site) = site {
             conditions.add("site = ?", [Value::Id(site.uuid())]);
         }
-        self.fetch(conditions.query(NODE, "ORDER BY id", PAGE_MAX), read).await
+        self.fetch(conditions.query(&select(), "ORDER BY id", PAGE_MAX), read).await
     }
 
     /// Hands every node that is not deleted to `each`, a page at a time, never all of them in memory.
@@ -431,13 +437,13 @@ impl Store {
         for ids in ids.chunks(PAGE_MAX) {
             let mut conditions = Conditions::default();
             conditions.one_of("id", ids.iter().map(|id| Value::Id(id.uuid())));
-            nodes.extend(self.fetch(conditions.query(NODE, "", PAGE_MAX), read).await?);
+            nodes.extend(self.fetch(conditions.query(&select(), "", PAGE_MAX), read).await?);
         }
         Ok(nodes)
     }
 
     async fn one_node(&self, condition: &str, params: Vec<Value<'static>>) -> Result<Option<Node>, StoreError> {
-        let query = Query { sql: format!("{NODE} {condition}").into(), params };
+        let query = Query { sql: format!("{} {condition}", select()).into(), params };
         Ok(self.fetch(query, read).await?.pop())
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fixture::*;
 use lattice_core::change::{Change, Guard, NodeAction, Outcome, Resource};
-use lattice_core::ids::{EventSeq, Generation, LeaseEpoch, NodeId, RoceId, SiteId};
+use lattice_core::ids::{EventSeq, Generation, JobId, LeaseEpoch, NodeId, RoceId, SiteId};
 use lattice_core::job::{JobLease, JobStatus, StageEventStatus, StageName};
 use lattice_core::node::{Availability, Hold, HoldKind, HostFacts, Node, PowerFact, ProviderState, Status};
 use lattice_core::site::{RoceAssignment, RoceRow};
@@ -418,6 +418,13 @@ on_each_backend! {
         assert_eq!(store.runnable_jobs(None).await.unwrap(), [sleeping.clone(), held.clone()]);
         assert_eq!(store.runnable_jobs(Some(sleeping.id)).await.unwrap(), [held.clone()]);
         assert_eq!(store.job(done.id).await.unwrap().as_ref(), Some(&done));
+        for job in [&sleeping, &held, &done] {
+            let (found, node) = store.job_and_node(job.id).await.unwrap().unwrap();
+            assert_eq!((&found, Some(node)), (job, store.node(job.node).await.unwrap()));
+        }
+        assert_eq!(store.job_and_node(JobId::new(done.node.uuid())).await.unwrap(), None);
+        let beside = store.reading_beside_commits();
+        assert_eq!(beside.job_and_node(done.id).await.unwrap(), store.job_and_node(done.id).await.unwrap());
         assert_eq!(store.live_job(done.node).await.unwrap(), None);
         assert_eq!(store.live_job(held.node).await.unwrap().as_ref(), Some(&held));
         let running = JobFilter { statuses: vec![JobStatus::Running], site: Some(site), ..JobFilter::default() };

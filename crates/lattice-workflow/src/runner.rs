@@ -121,7 +121,7 @@ impl Runner {
 
     async fn attempt(&self, id: JobId, occasion: Occasion) -> Result<Turn, TurnError> {
         let now = self.tools.clock.now();
-        let Some(job) = self.tools.store.job(id).await? else { return Ok(Turn::Missing) };
+        let Some((job, node)) = self.tools.store.job_and_node(id).await? else { return Ok(Turn::Missing) };
         if job.state.status.is_terminal() {
             return Ok(Turn::Over { job: Arc::new(job) });
         }
@@ -131,7 +131,6 @@ impl Runner {
         let parked = |job: Job| Turn::Parked { why: ParkedFor::KnownStage, job: Arc::new(job) };
         let Some(site) = self.tools.site(job.site, now).await? else { return Ok(parked(job)) };
         let flow = flow_for(&job.input, &site);
-        let Some(node) = self.tools.store.node(job.node).await? else { return Ok(parked(job)) };
         // The settings are those that the job was accepted with; where it is reached and with what key may change.
         let site = match site.seen_by(&job.input) {
             Cow::Borrowed(_) => site,

@@ -53,6 +53,8 @@ enum Access {
 pub(crate) enum Work {
     /// Commits of one call.
     Commit(Vec<Prepared>, oneshot::Sender<Result<Vec<Outcome>, StoreError>>),
+    /// A read of a few rows.
+    Read(Box<dyn FnOnce(&Connection) + Send>),
     /// Something that needs the writer's connection alone.
     Run(Box<dyn FnOnce(&mut Writer) + Send>),
 }
@@ -115,6 +117,23 @@ impl Database {
         match &self.access {
             Access::Inline(writer) => rows(lock(writer).connection(), &query, read),
             Access::Threads { .. } => self.with_reader(move |connection| rows(connection, &query, read)).await?,
+        }
+    }
+
+    /// The same on the writer's connection, which has in memory what was just written.
+    pub(crate) async fn fetch_beside_commits<T: Send + 'static>(
+        &self,
+        query: Query,
+        read: fn(&mut Reader<'_>) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
+        match &self.access {
+            Access::Inline(writer) => rows(lock(writer).connection(), &query, read),
+            Access::Threads { work, .. } => {
+                let (reply, answer) = oneshot::channel();
+                let job = Box::new(move |connection: &Connection| drop(reply.send(rows(connection, &query, read))));
+                send(work.as_ref(), Work::Read(job)).await?;
+                answer.await.map_err(|_| StoreError::Closed)?
+            }
         }
     }
 

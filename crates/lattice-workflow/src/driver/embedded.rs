@@ -3,7 +3,7 @@
 //! A waiting job is an entry of a heap, not a task. Everything in memory is rebuilt from the rows at the start.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
 use tracing::{error, warn};
 
+use super::ready::ReadyJobs;
 use super::sites::{Followers, Watches, follow};
 use crate::runner::{Occasion, Runner, Turn, TurnError};
 
@@ -129,11 +130,10 @@ struct Driver {
     slots: HashMap<JobId, Slot>,
     by_node: HashMap<NodeId, JobId>,
     timers: BinaryHeap<Reverse<(Timestamp, JobId)>>,
-    ready: VecDeque<JobId>,
+    ready: ReadyJobs,
     turns: JoinSet<Ended>,
     /// Whose turn a task is: a task that panics cannot say it.
     job_of_turn: HashMap<Id, JobId>,
-    turns_of_site: HashMap<SiteId, usize>,
     started_of_batch: HashMap<BatchId, HashSet<JobId>>,
     watches: Arc<Watches>,
     followers: Followers,
@@ -148,10 +148,9 @@ impl Driver {
             slots: HashMap::new(),
             by_node: HashMap::new(),
             timers: BinaryHeap::new(),
-            ready: VecDeque::new(),
+            ready: ReadyJobs::default(),
             turns: JoinSet::new(),
             job_of_turn: HashMap::new(),
-            turns_of_site: HashMap::new(),
             started_of_batch: HashMap::new(),
             watches: Arc::default(),
             followers: Followers::default(),
@@ -280,7 +279,7 @@ impl Driver {
     fn queue(&mut self, job: JobId) {
         if let Some(slot) = self.slots.get_mut(&job).filter(|slot| !slot.queued && !slot.running) {
             slot.queued = true;
-            self.ready.push_back(job);
+            self.ready.push(slot.site, job);
         }
     }
 
@@ -302,33 +301,31 @@ impl Driver {
         self.timers.peek().map_or(LONGEST, |Reverse((at, _))| at.since(now).min(LONGEST))
     }
 
-    /// Starts the turns that the limits allow, in the order in which they became ready.
+    /// Starts the turns that the limits allow: of each site in the order in which they became ready.
     async fn start_turns(&mut self) {
-        let mut held = VecDeque::new();
         while self.turns.len() < self.limits.turns {
-            let Some(job) = self.ready.pop_front() else { break };
-            let Some(slot) = self.slots.get(&job) else { continue };
-            let (site, batch, pending) = (slot.site, slot.batch, slot.pending);
-            if self.turns_of_site.get(&site).copied().unwrap_or(0) >= self.limits.turns_per_site {
-                held.push_back(job);
+            let Some((site, job)) = self.ready.start(self.limits.turns_per_site) else { break };
+            let needs = self.slots.get(&job).map(|slot| (slot.batch, slot.pending));
+            let permitted = match needs {
+                Some((batch, true)) => self.permit(job, site, batch).await,
+                Some((_, false)) | None => true,
+            };
+            let Some(slot) = self.slots.get_mut(&job) else {
+                self.ready.ended(site);
                 continue;
-            }
-            let permitted = !pending || self.permit(job, site, batch).await;
-            let Some(slot) = self.slots.get_mut(&job) else { continue };
+            };
             slot.queued = false;
             if !permitted {
                 // Its batch is full: the end of one of its siblings queues it again.
+                self.ready.ended(site);
                 continue;
             }
             slot.running = true;
             let occasion = Occasion { woken: std::mem::take(&mut slot.woken), permitted };
-            *self.turns_of_site.entry(site).or_default() += 1;
             let runner = self.runner.clone();
             let turn = self.turns.spawn(async move { (job, runner.turn(job, occasion).await) });
             self.job_of_turn.insert(turn.id(), job);
         }
-        held.append(&mut self.ready);
-        self.ready = held;
     }
 
     /// Whether the batch has room for one more; takes the room.
@@ -363,9 +360,7 @@ impl Driver {
     fn turn_over(&mut self, job: JobId) {
         let Some(slot) = self.slots.get_mut(&job) else { return };
         slot.running = false;
-        if let Some(turns) = self.turns_of_site.get_mut(&slot.site) {
-            *turns -= 1;
-        }
+        self.ready.ended(slot.site);
     }
 
     fn try_later(&mut self, job: JobId) {

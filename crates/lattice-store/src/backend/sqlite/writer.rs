@@ -54,6 +54,7 @@ impl Writer {
             let mut next = Some(first);
             while let Some(work) = next.take() {
                 match work {
+                    Work::Read(read) => read(&self.connection),
                     Work::Run(run) => run(&mut self),
                     Work::Commit(prepared, reply) => next = self.group(prepared, reply, &mut queue),
                 }
@@ -74,6 +75,8 @@ impl Writer {
                     calls.push(prepared);
                     replies.push(reply);
                 }
+                // The group has not begun: who reads now would otherwise wait for its end.
+                Ok(Work::Read(read)) => read(&self.connection),
                 Ok(other @ Work::Run(_)) => {
                     rest = Some(other);
                     break;
