@@ -216,6 +216,22 @@ async fn a_node_that_was_down_registers_again_before_it_is_ready() {
 }
 
 #[tokio::test]
+async fn a_fleet_larger_than_one_batch_is_judged_whole_in_one_tick() {
+    const NODES: u64 = 4_500;
+    let world = World::new().await;
+    for _ in 0..NODES {
+        world.add(NodeClass::Standard, NodeState::new(Status::Active, Availability::Ready)).await;
+    }
+    world.fleet.load(START).await.expect("loaded");
+    let degraded = world.detector.tick(after(30)).await.expect("ticked");
+    assert_eq!(degraded.applied.values().sum::<u64>(), NODES);
+    let down = world.detector.tick(after(90)).await.expect("ticked");
+    assert_eq!((down.applied.values().sum::<u64>(), down.lost_races), (NODES, 0));
+    let counts = world.store.node_counts().await.expect("counted");
+    assert!(counts.iter().all(|count| count.state.availability == Availability::Down), "{counts:?}");
+}
+
+#[tokio::test]
 async fn a_start_never_makes_a_node_down() {
     let world = World::new().await;
     let id = world.add(NodeClass::Standard, READY).await;
