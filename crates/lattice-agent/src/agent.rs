@@ -74,10 +74,19 @@ struct Agent {
     renew_at: Timestamp,
     /// Server that holds the site, if the last answer named one.
     holder: Option<String>,
+    way: Option<Way>,
     session: Option<Session>,
     pace: HeartbeatConfig,
     beat_at: Instant,
     backoff: Backoff,
+}
+
+/// How to reach a server as somebody. Kept from connection to connection, since the tickets are in it with which the
+/// next one resumes: that costs the server half of a full handshake.
+struct Way {
+    server: String,
+    certificate_pem: String,
+    target: Target,
 }
 
 struct Session {
@@ -123,6 +132,7 @@ impl Agent {
             identity: None,
             renew_at: now,
             holder: None,
+            way: None,
             session: None,
             pace: HeartbeatConfig::default(),
             beat_at: Instant::now(),
@@ -226,9 +236,7 @@ impl Agent {
 
     /// A connection as `identity`, and when to replace it.
     async fn open(&mut self, identity: &Identity) -> Result<(Link, Instant), Trouble> {
-        let server = self.holder.as_deref().unwrap_or(&self.config.bootstrap.server);
-        let target = Target::new(server, &identity.issued.ca_bundle_pem, Some(identity), Arc::clone(&self.clock));
-        let opened = match target {
+        let opened = match self.target(identity) {
             Ok(target) => Link::open(&target, self.config.pace.call_timeout).await.map_err(passing),
             Err(error) => Err(Trouble::Final(error)),
         };
@@ -242,6 +250,18 @@ impl Agent {
             (Err(_), Some(holder)) => Err(Trouble::Passing(format!("the site's holder {holder} does not answer"))),
             (Err(trouble), None) => Err(trouble),
         }
+    }
+
+    fn target(&mut self, identity: &Identity) -> Result<Target, AgentError> {
+        let server = self.holder.as_ref().unwrap_or(&self.config.bootstrap.server);
+        let certificate_pem = &identity.issued.certificate_pem;
+        if let Some(way) = self.way.as_ref().filter(|w| w.server == *server && w.certificate_pem == *certificate_pem) {
+            return Ok(way.target.clone());
+        }
+        let target = Target::new(server, &identity.issued.ca_bundle_pem, Some(identity), Arc::clone(&self.clock))?;
+        let (server, certificate_pem) = (server.clone(), certificate_pem.clone());
+        self.way = Some(Way { server, certificate_pem, target: target.clone() });
+        Ok(target)
     }
 
     /// Renews the certificate; false when that did not work and will be tried later.

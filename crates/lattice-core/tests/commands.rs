@@ -239,6 +239,42 @@ fn a_ready_node_that_registers_with_fewer_gpus_is_degraded_and_recovers_with_all
 }
 
 #[test]
+fn a_well_node_that_registers_again_and_says_nothing_new_writes_no_row() {
+    let ids = Counter::default();
+    let limit = std::time::Duration::from_secs(600);
+    let facts = facts();
+    let said = agent::Registration {
+        facts: &facts,
+        fingerprint: "f1",
+        boot_id: "b1",
+        agent_version: "0.1.0",
+        minor_issue: None,
+        address: Some("10.0.0.7"),
+    };
+    let register = |node: &Node, said: &agent::Registration<'_>| {
+        agent::registered(&request(&ids), node, &sku(), said, limit).commits.len()
+    };
+    let ready = at(Status::Active, Availability::Ready);
+    let known = agent::registered(&request(&ids), &ready, &sku(), &said, limit).after.expect("the first one is news");
+    let none = HostFacts::default();
+    let rows = [
+        (said.clone(), 0),
+        (agent::Registration { address: None, ..said.clone() }, 0),
+        (agent::Registration { boot_id: "b2", ..said.clone() }, 1),
+        (agent::Registration { fingerprint: "f2", ..said.clone() }, 1),
+        (agent::Registration { agent_version: "0.2.0", ..said.clone() }, 1),
+        (agent::Registration { address: Some("10.0.0.8"), ..said.clone() }, 1),
+        (agent::Registration { minor_issue: Some("a fan stands"), ..said.clone() }, 1),
+        (agent::Registration { facts: &none, ..said.clone() }, 2),
+    ];
+    for (said, commits) in rows {
+        assert_eq!(register(&known, &said), commits, "{said:?}");
+    }
+    let down = Node { state: NodeState::new(Status::Offline, Availability::Down), ..known };
+    assert!(register(&down, &said) > 0, "who was lost is told of");
+}
+
+#[test]
 fn lifecycle_verbs_create_the_job_that_owns_the_node_in_the_same_commit() {
     let ids = Counter::default();
     let site = site();

@@ -151,7 +151,8 @@ fn listen(
     let ca = CaMaterial::create("bench", CertificateSpan::starting(now, DAY, DAY), [1; 16]).expect("a CA");
     let authority = Arc::new(Authority::open(&ca).expect("just made"));
     let names = vec!["127.0.0.1".to_owned()];
-    let tls = server_tls(Arc::clone(&authority), names, machine.clone(), machine.clone()).expect("TLS");
+    let tls = server_tls(Arc::clone(&authority), names, machine.clone(), machine.clone(), Secret::new(vec![7; 32]))
+        .expect("TLS");
     let service = AgentService::new(Parts {
         registry: Arc::clone(registry),
         events: events.clone(),

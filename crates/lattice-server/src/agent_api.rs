@@ -10,6 +10,7 @@ mod request;
 mod service;
 #[cfg(test)]
 mod tests;
+mod tickets;
 mod tls;
 
 pub use events::{AgentEvents, Enrolment, Granted, IdentityRefusal, Registration, Report};

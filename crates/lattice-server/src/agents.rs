@@ -84,15 +84,19 @@ impl Agents {
         }
     }
 
-    /// Decides on the present row and commits; when the row changed meanwhile, decides anew.
+    /// Decides on the row as it was just read and commits; when it changed meanwhile, reads it and decides anew.
     async fn decide(
         &self,
-        id: NodeId,
+        read: Node,
         now: Timestamp,
         decide: impl Fn(&Request<'_>, &Node) -> Decided + Send + Sync,
     ) -> Result<Node, Problem> {
+        let (id, mut read) = (read.id, Some(read));
         for _ in 0..TRIES {
-            let node = self.node(id).await?;
+            let node = match read.take() {
+                Some(node) => node,
+                None => self.node(id).await?,
+            };
             let request = self.request(id, now);
             let chained = decide(&request, &node).map_err(|problem| *problem)?;
             let Some(after) = chained.after else { return Ok(node) };
@@ -142,21 +146,22 @@ impl Agents {
         Ok(history.iter().any(|entry| revoked(entry) && Some(entry.row.at) >= token.used_at))
     }
 
-    async fn token(&self, enrolment: &Enrolment) -> Result<(EnrollmentToken, bool), TokenRefusal> {
+    /// The token, and the node that it is for; no node when it was used for this very key just before.
+    async fn token(&self, enrolment: &Enrolment) -> Result<(EnrollmentToken, Option<Node>), TokenRefusal> {
         let hash = token_hash(enrolment.token.expose());
         let Some(token) = self.store.enrollment_token_by_hash(&hash).await.map_err(TokenRefusal::Store)? else {
             return Err(TokenRefusal::Refused(TokenRefused::Unknown));
         };
         if token.is_repeat(enrolment.node, &enrolment.key_hash, enrolment.at) && !self.revoked_since(&token).await? {
-            return Ok((token, true));
+            return Ok((token, None));
         }
         token.check(enrolment.node, enrolment.at).map_err(TokenRefusal::Refused)?;
         let node = self.store.node(token.node).await.map_err(TokenRefusal::Store)?;
-        if node.is_none_or(|node| node.state.status == Status::Deleted) {
+        match node.filter(|node| node.state.status != Status::Deleted) {
+            Some(node) => Ok((token, Some(node))),
             // Its tokens went with it.
-            return Err(TokenRefusal::Refused(TokenRefused::Revoked));
+            None => Err(TokenRefusal::Refused(TokenRefused::Revoked)),
         }
-        Ok((token, false))
     }
 }
 
@@ -168,7 +173,7 @@ enum TokenRefusal {
 #[async_trait]
 impl AgentEvents for Agents {
     async fn enroll(&self, enrolment: Enrolment) -> Result<Granted, Problem> {
-        let (token, repeated) = match self.token(&enrolment).await {
+        let (token, read) = match self.token(&enrolment).await {
             Ok(found) => found,
             Err(TokenRefusal::Store(error)) => return Err(unavailable(error)),
             Err(TokenRefusal::Refused(refused)) => {
@@ -177,21 +182,22 @@ impl AgentEvents for Agents {
                 return Err(token_problem(refused, enrolment.node));
             }
         };
-        let node = if repeated {
-            self.node(enrolment.node).await?
-        } else {
-            let decided = self
-                .decide(enrolment.node, enrolment.at, |request, node| {
-                    let boot_timeout = self.fleet.policy(node.site).boot_timeout();
-                    Ok(agent::enrolled(request, node, &token, &enrolment.key_hash, boot_timeout))
-                })
-                .await;
-            match decided {
-                // Another use of the same token won the race: this one is the second.
-                Err(problem) if problem.is(Code::Unavailable) => {
-                    return Err(token_problem(TokenRefused::Used, enrolment.node));
+        let node = match read {
+            None => self.node(enrolment.node).await?,
+            Some(node) => {
+                let decided = self
+                    .decide(node, enrolment.at, |request, node| {
+                        let boot_timeout = self.fleet.policy(node.site).boot_timeout();
+                        Ok(agent::enrolled(request, node, &token, &enrolment.key_hash, boot_timeout))
+                    })
+                    .await;
+                match decided {
+                    // Another use of the same token won the race: this one is the second.
+                    Err(problem) if problem.is(Code::Unavailable) => {
+                        return Err(token_problem(TokenRefused::Used, enrolment.node));
+                    }
+                    other => other?,
                 }
-                other => other?,
             }
         };
         Ok(Granted { epoch: node.identity_epoch, certificate_life: self.certificate_life })
@@ -207,7 +213,7 @@ impl AgentEvents for Agents {
         let sku = self.sku_of(&node).await?;
         let said = &registration.request;
         let address = address_of(registration.peer);
-        self.decide(registration.node, registration.at, |request, node| {
+        self.decide(node, registration.at, |request, node| {
             let registration = agent::Registration {
                 facts: &said.facts,
                 fingerprint: &said.fingerprint,
@@ -233,7 +239,7 @@ impl AgentEvents for Agents {
             minor_issue: report.health.minor_issue.as_deref(),
             fingerprint: report.fingerprint.as_deref(),
         };
-        self.decide(report.node, report.at, |request, node| Ok(agent::heard(request, node, &beat))).await?;
+        self.decide(node, report.at, |request, node| Ok(agent::heard(request, node, &beat))).await?;
         Ok(())
     }
 

@@ -1,4 +1,5 @@
-//! The installation's own keys: its certificate authority and the key that signs tasks, kept in the secret store.
+//! The installation's own keys, kept in the secret store: its certificate authority, the key that signs tasks, the seed
+//! of the keys that seal session tickets.
 
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ pub struct Keys {
     pub authority: Authority,
     /// Signs tasks.
     pub signer: TaskSigner,
+    /// What the keys of session tickets are made from.
+    pub ticket_seed: Secret<Vec<u8>>,
 }
 
 /// Why the keys are not to be had.
@@ -33,25 +36,31 @@ pub enum KeysError {
     #[error("the installation's certificate authority cannot be used")]
     Authority(#[from] PkiError),
     /// What it gave cannot be used.
-    #[error(
-        "the key at `lattice/task-signing` is not 32 bytes in base64: restore it from a backup of the secret store"
-    )]
-    Signer,
+    #[error("the key at `{path}` is not 32 bytes in base64: restore it from a backup of the secret store")]
+    Seed {
+        /// Where it is kept.
+        path: &'static str,
+    },
 }
 
 impl Keys {
-    /// Reads the keys; the first start of an installation makes them, with `random` as serial and seed.
+    /// Reads the keys; the first start of an installation makes them, with `random` as serial and seeds.
     ///
     /// # Errors
     /// The secret store fails, or what it keeps is damaged.
     pub async fn load_or_create(
         secrets: &dyn SecretStore,
         now: Timestamp,
-        random: [u8; 48],
+        random: [u8; 80],
     ) -> Result<Self, KeysError> {
-        let (serial, seed) = random.split_at(16);
-        let serial: [u8; 16] = serial.try_into().expect("48 bytes split at 16");
-        Ok(Self { authority: authority(secrets, now, serial).await?, signer: signer(secrets, seed).await? })
+        let (serial, seeds) = random.split_at(16);
+        let (signer_seed, ticket_seed) = seeds.split_at(32);
+        let serial: [u8; 16] = serial.try_into().expect("80 bytes split at 16");
+        Ok(Self {
+            authority: authority(secrets, now, serial).await?,
+            signer: signer(secrets, signer_seed).await?,
+            ticket_seed: seed(secrets, "lattice/session-tickets", ticket_seed).await?,
+        })
     }
 }
 
@@ -81,16 +90,24 @@ async fn authority(secrets: &dyn SecretStore, now: Timestamp, serial: [u8; 16]) 
     Ok(Authority::open(&material)?)
 }
 
-async fn signer(secrets: &dyn SecretStore, seed: &[u8]) -> Result<TaskSigner, KeysError> {
-    let path = path("lattice/task-signing");
-    let seed = match read_field(secrets, &path, "seed").await {
-        Ok(text) => Secret::new(STANDARD.decode(text.expose()).map_err(|_| KeysError::Signer)?),
+async fn signer(secrets: &dyn SecretStore, fresh: &[u8]) -> Result<TaskSigner, KeysError> {
+    const PATH: &str = "lattice/task-signing";
+    TaskSigner::from_seed(&seed(secrets, PATH, fresh).await?).ok_or(KeysError::Seed { path: PATH })
+}
+
+/// The 32 bytes at `path`; the first time these are `fresh`.
+async fn seed(secrets: &dyn SecretStore, path: &'static str, fresh: &[u8]) -> Result<Secret<Vec<u8>>, KeysError> {
+    let at = self::path(path);
+    match read_field(secrets, &at, "seed").await {
+        Ok(text) => match STANDARD.decode(text.expose()) {
+            Ok(seed) if seed.len() == 32 => Ok(Secret::new(seed)),
+            Ok(_) | Err(_) => Err(KeysError::Seed { path }),
+        },
         Err(SecretError::NotFound { .. }) => {
-            let object = SecretObject::from([("seed".to_owned(), Secret::new(STANDARD.encode(seed)))]);
-            secrets.write(&path, object).await?;
-            Secret::new(seed.to_vec())
+            let object = SecretObject::from([("seed".to_owned(), Secret::new(STANDARD.encode(fresh)))]);
+            secrets.write(&at, object).await?;
+            Ok(Secret::new(fresh.to_vec()))
         }
-        Err(error) => return Err(error.into()),
-    };
-    TaskSigner::from_seed(&seed).ok_or(KeysError::Signer)
+        Err(error) => Err(error.into()),
+    }
 }

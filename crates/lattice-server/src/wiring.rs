@@ -193,7 +193,7 @@ impl Server {
             );
         }
         let secrets: Arc<dyn SecretStore> = Arc::new(secrets);
-        let mut random = [0; 48];
+        let mut random = [0; 80];
         rand::fill(&mut random);
         let keys = Keys::load_or_create(&*secrets, clock.now(), random).await?;
         let authority = Arc::new(keys.authority);
@@ -220,8 +220,13 @@ impl Server {
         let tools = tools(&options, &store, &secrets, &registry, &clock, &ids, bootstrap.clone());
         let driver = EmbeddedDriver::start(Runner::new(Arc::new(tools)), DriverLimits::default());
         let wake = Arc::new(Wake(driver.waker()));
-        let agents =
-            Agents::new(store.clone(), Arc::clone(&fleet), Arc::clone(&ids), wake.clone(), options.certificate_life);
+        let agents = Agents::new(
+            store.reading_beside_commits(),
+            Arc::clone(&fleet),
+            Arc::clone(&ids),
+            wake.clone(),
+            options.certificate_life,
+        );
         let service = AgentService::new(Parts {
             registry: Arc::clone(&registry),
             events: Arc::new(agents),
@@ -232,7 +237,8 @@ impl Server {
             policy: options.agent_policy.clone(),
         })
         .giving(agent.binary);
-        let tls = server_tls(authority, options.agent_names.clone(), Arc::clone(&clock), Arc::clone(&ids))?;
+        let names = options.agent_names.clone();
+        let tls = server_tls(authority, names, Arc::clone(&clock), Arc::clone(&ids), keys.ticket_seed)?;
         let listener = AgentListener::start(agent_socket, Arc::new(service), tls, options.agent_limits)?;
 
         let loops = Loops { store: store.clone(), fleet, clock: clock.clone(), ids: ids.clone() };
@@ -357,7 +363,7 @@ fn tools(
 ) -> Tools {
     let clients = SiteClients::new(Arc::clone(secrets), Arc::clone(clock), Arc::clone(ids));
     Tools {
-        store: store.clone(),
+        store: store.reading_beside_commits(),
         clock: Arc::clone(clock),
         ids: Arc::clone(ids),
         entropy: Arc::new(SystemEntropy),

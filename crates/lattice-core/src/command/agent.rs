@@ -128,6 +128,9 @@ pub struct Registration<'a> {
 ///
 /// Booting becomes ready; down for its silence becomes ready again; failed with another boot id boots once more.
 /// A node that is disabled stays down. spec: S1 "Booting → Ready"; design: 2-state-model "Re-registration"
+///
+/// A node that is well and says what it said before is not worth a row: after a restart of the server the whole fleet
+/// registers again at once.
 pub fn registered(
     request: &Request,
     node: &Node,
@@ -159,7 +162,9 @@ pub fn registered(
         cause: if new_boot { "new_boot".to_owned() } else { "same_boot".to_owned() },
         detail,
     };
-    chain.push(change, vec![Change::HostFacts { node: node.id, facts: registration.facts.clone() }]);
+    if health != Health::Passed || !is_well(node) || says_something_new(node, &change.after) {
+        chain.push(change, vec![Change::HostFacts { node: node.id, facts: registration.facts.clone() }]);
+    }
     let availability = NodeEvent::Availability;
     if matches!(chain.node.state.availability, Availability::Unknown | Availability::Failed) {
         chain.try_event(availability(AvailabilityEvent::AgentRegistered), &facts);
@@ -173,6 +178,26 @@ pub fn registered(
         judge_issue(&mut chain, issue.as_deref(), &facts);
     }
     chain.done()
+}
+
+/// Its agent registered before, was not lost since, and nothing is wrong with it.
+fn is_well(node: &Node) -> bool {
+    match node.state.availability {
+        Availability::Ready | Availability::Draining | Availability::Drained => true,
+        Availability::Unknown
+        | Availability::Booting
+        | Availability::Degraded
+        | Availability::Down
+        | Availability::Failed => false,
+    }
+}
+
+/// The fingerprint stands for the facts: it is computed from them.
+fn says_something_new(before: &Node, after: &Node) -> bool {
+    fn said(node: &Node) -> [Option<&str>; 4] {
+        [node.boot_id.as_deref(), node.agent_version.as_deref(), node.fingerprint.as_deref(), node.address.as_deref()]
+    }
+    said(before) != said(after)
 }
 
 /// A heartbeat that says something new, or that somebody waited for.

@@ -11,15 +11,15 @@ use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use lattice_api::agent::{
-    HealthSummary, HeartbeatRequest, HeartbeatResponse, MAX_BODY_BYTES, RenewRequest, RenewResponse, heartbeat_path,
-    register_path, renew_path,
+    HealthSummary, HeartbeatRequest, HeartbeatResponse, MAX_BODY_BYTES, RegisterResponse, RenewRequest, RenewResponse,
+    heartbeat_path, register_path, renew_path,
 };
 use lattice_core::explain::Code;
 use lattice_core::ids::{SessionId, uuid_v7};
 use rcgen::KeyPair;
 
 use self::fixture::{Client, Fixture, LIFE, T0, csr, enroll_request, heartbeat, new_ca, register_request};
-use super::{Limits, StartError};
+use super::{AgentPolicy, Limits, StartError};
 use crate::pki::{Authority, CertificateSpan, NodeRequest};
 
 /// Longest time a test waits for something that must happen.
@@ -134,6 +134,25 @@ async fn a_revoked_node_is_refused_on_its_live_connection_and_on_a_resumed_one()
     let mut resumed = node.client.connect().await.unwrap();
     assert!(resumed.resumed, "the handshake must not have checked anything");
     assert_eq!(resumed.refusal(&register_path(node.id), &register_request()).await, revoked);
+}
+
+#[tokio::test]
+async fn after_a_restart_a_session_is_resumed_and_its_identity_is_checked_all_the_same() {
+    let fixture = Fixture::start(Limits::default());
+    let (one, other) = (fixture.node().await, fixture.node().await);
+    for node in [&one, &other] {
+        drop(node.session().await);
+    }
+    let fixture = fixture.restart(Limits::default(), AgentPolicy::default()).await;
+    fixture.registry.admit(one.id, 1, T0);
+    fixture.registry.admit(other.id, 2, T0);
+    let mut back = one.client.connect().await.unwrap();
+    assert!(back.resumed);
+    assert!(back.post::<RegisterResponse>(&register_path(one.id), &register_request()).await.is_ok());
+    let mut revoked = other.client.connect().await.unwrap();
+    assert!(revoked.resumed);
+    let refusal = revoked.refusal(&register_path(other.id), &register_request()).await;
+    assert_eq!(refusal, refused(403, Code::CertificateRevoked));
 }
 
 #[tokio::test]

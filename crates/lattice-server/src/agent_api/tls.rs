@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use lattice_core::ids::IdSource;
+use lattice_core::secret::Secret;
 use lattice_core::time::{Clock, Timestamp};
 use rustls::crypto::aws_lc_rs;
 use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
@@ -15,6 +16,7 @@ use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::UnixTime;
 use tracing::{error, info};
 
+use super::tickets::Tickets;
 use crate::pki::{Authority, CertificateSpan, PkiError};
 
 /// Life of the listener's own certificate. It is renewed at two thirds, and no agent keeps it.
@@ -38,7 +40,8 @@ pub enum TlsError {
 
 /// TLS for a listener that answers under `names` (addresses or DNS names).
 ///
-/// Session tickets live 12 h; expiry and revocation are checked at each request, whatever a ticket restores.
+/// Session tickets are sealed with keys from `ticket_seed` ([`Tickets`]); expiry and revocation are checked at each
+/// request, whatever a ticket restores.
 ///
 /// # Errors
 /// [`TlsError`] says which part could not be made.
@@ -47,6 +50,7 @@ pub fn server_tls(
     names: Vec<String>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
+    ticket_seed: Secret<Vec<u8>>,
 ) -> Result<Arc<ServerConfig>, TlsError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let mut roots = RootCertStore::empty();
@@ -55,12 +59,13 @@ pub fn server_tls(
         .allow_unauthenticated()
         .build()?;
     let certificate = OwnCertificate::issue(authority, names, Arc::clone(&clock), ids)?;
+    let tickets = Tickets::new(ticket_seed, Arc::clone(&clock));
     let mut config = ServerConfig::builder_with_details(provider, Arc::new(ClockTime(clock)))
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(Arc::new(certificate));
     config.alpn_protocols = vec![b"http/1.1".to_vec(), b"h2".to_vec()];
-    config.ticketer = aws_lc_rs::Ticketer::new()?;
+    config.ticketer = Arc::new(tickets);
     // An agent keeps one connection: one ticket for the next is enough.
     config.send_tls13_tickets = 1;
     Ok(Arc::new(config))

@@ -70,7 +70,8 @@ impl Server {
         let ca = CaMaterial::create("lattice test", span, [1; 16]).expect("a CA");
         let authority = Arc::new(Authority::open(&ca).expect("an authority"));
         let names = vec!["127.0.0.1".to_owned()];
-        let tls = server_tls(authority.clone(), names, clock.clone(), ids.clone()).expect("TLS");
+        let tls =
+            server_tls(authority.clone(), names, clock.clone(), ids.clone(), Secret::new(vec![7; 32])).expect("TLS");
         let signer = TaskSigner::from_seed(&Secret::new(vec![5; 32])).expect("a signer");
         let (sender, registrations) = unbounded_channel();
         let service = Arc::new(AgentService::new(Parts {

@@ -150,7 +150,8 @@ impl Fixture {
         let events = Arc::new(Ledger::default());
         let authority = Arc::new(Authority::open(&ca).unwrap());
         let names = vec!["127.0.0.1".to_owned()];
-        let tls = server_tls(Arc::clone(&authority), names, clock.clone(), ids.clone()).unwrap();
+        let tls =
+            server_tls(Arc::clone(&authority), names, clock.clone(), ids.clone(), Secret::new(vec![7; 32])).unwrap();
         let signer = TaskSigner::from_seed(&Secret::new(vec![5; 32])).unwrap();
         let service = Arc::new(AgentService::new(Parts {
             registry: Arc::clone(&registry),
