@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::time::TimeValLike;
-use nix::unistd::{SysconfVar, sysconf};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, at};
@@ -56,6 +55,14 @@ pub fn raise_descriptors(wanted: u64) -> Result<u64, Failure> {
     Ok(raised)
 }
 
+/// How many files a process may open here at most.
+///
+/// # Errors
+/// The kernel does not tell.
+pub fn most_descriptors() -> Result<u64, Failure> {
+    Ok(getrlimit(Resource::RLIMIT_NOFILE).map_err(at("read the limit of descriptors"))?.1)
+}
+
 /// Wall time and CPU of this process between two points.
 pub struct Span {
     started: Instant,
@@ -95,18 +102,19 @@ pub fn quantile(sorted: &[Duration], share: f64) -> Duration {
     sorted.get((last as f64 * share).ceil() as usize).copied().unwrap_or_default()
 }
 
-/// CPU of another process that runs, threads that ended included, in microseconds; in steps of a tick, 10 ms.
+/// CPU of the threads of another process that runs, in microseconds, as exactly as the scheduler counts it.
 ///
 /// # Errors
 /// It is gone.
 pub fn cpu_us_of(process: u32) -> Result<f64, Failure> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).map_err(at("read a process's CPU"))?;
-    // The name of the program stands in parentheses and may hold anything; user and system time are fields 14 and 15.
-    let after_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let times: Vec<f64> =
-        after_name.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse().ok()).collect();
-    let per_second = sysconf(SysconfVar::CLK_TCK).map_err(at("read the length of a tick"))?.unwrap_or(100);
-    Ok(times.iter().sum::<f64>() * 1e6 / per_second as f64)
+    let what = "read a process's CPU";
+    let mut nanoseconds = 0.0;
+    for thread in std::fs::read_dir(format!("/proc/{process}/task")).map_err(at(what))? {
+        let text = std::fs::read_to_string(thread.map_err(at(what))?.path().join("schedstat")).map_err(at(what))?;
+        let ran = text.split_whitespace().next().unwrap_or_default();
+        nanoseconds += ran.parse::<f64>().map_err(at(what))?;
+    }
+    Ok(nanoseconds / 1e3)
 }
 
 /// CPU of all children that ended, in microseconds.

@@ -31,7 +31,7 @@ pub struct Figure {
 /// One benchmark's outcome: one line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
-    name: &'static str,
+    name: String,
     figures: Vec<Figure>,
     conditions: String,
     peer: Option<&'static str>,
@@ -59,8 +59,8 @@ impl Target {
 
 impl Report {
     /// A report of the benchmark `name`, measured under `conditions`.
-    pub fn new(name: &'static str, conditions: impl Into<String>) -> Self {
-        Self { name, figures: Vec::new(), conditions: conditions.into(), peer: None, notes: Vec::new() }
+    pub fn new(name: impl Into<String>, conditions: impl Into<String>) -> Self {
+        Self { name: name.into(), figures: Vec::new(), conditions: conditions.into(), peer: None, notes: Vec::new() }
     }
 
     /// Adds a figure.

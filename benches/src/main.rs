@@ -17,6 +17,7 @@ mod memory;
 mod onboarding;
 mod plane;
 mod programs;
+mod reconnects;
 mod storm;
 mod suite;
 

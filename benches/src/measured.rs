@@ -66,13 +66,18 @@ impl Measured {
         self.tell(command)?;
         self.answer()
     }
+
+    /// Ends it as `kill -9` does.
+    pub fn kill(&mut self) {
+        // It may have ended by itself: then there is nothing to end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 impl Drop for Measured {
     fn drop(&mut self) {
-        // It may have ended by itself: then there is nothing to end.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
 }
 

@@ -110,7 +110,7 @@ impl Plane {
         fleet.load(SystemClock.now()).await.map_err(at("load the fleet"))?;
         let hosts = Arc::new(Hosts::new(times));
         let tools = Tools {
-            store: store.clone(),
+            store: store.reading_beside_commits(),
             clock: Arc::new(SystemClock),
             ids: Arc::new(SystemIds),
             entropy: Arc::new(SystemEntropy),
@@ -133,7 +133,7 @@ impl Plane {
         let waker = driver.waker();
         let wake = Arc::new(Wake(waker.clone()));
         let day = Duration::from_secs(86_400);
-        hosts.serve(Agents::new(store.clone(), Arc::clone(&fleet), Arc::new(SystemIds), wake, day));
+        hosts.serve(Agents::new(store.reading_beside_commits(), Arc::clone(&fleet), Arc::new(SystemIds), wake, day));
         let mut feed = JoinSet::new();
         feed.spawn(follow(store.clone(), fleet));
         Ok(Self { store, waker, site, _driver: driver, _feed: feed })

@@ -4,11 +4,25 @@ use clap::Args;
 
 use crate::failure::{Failure, wrong};
 use crate::figure::Report;
-use crate::{agent, cold_start, heartbeats, in_flight, lifecycle, listing, memory, onboarding, storm};
+use crate::{agent, cold_start, heartbeats, in_flight, lifecycle, listing, memory, onboarding, reconnects, storm};
 
 /// Every benchmark, in the order of a whole run.
-pub const NAMES: &[&str] =
-    &["heartbeats", "memory", "storm", "listing", "lifecycle", "in-flight", "onboarding", "cold-start", "agent"];
+pub const NAMES: &[&str] = &[
+    "heartbeats",
+    "heartbeats-100k",
+    "memory",
+    "storm",
+    "reconnects",
+    "listing",
+    "lifecycle",
+    "in-flight",
+    "onboarding",
+    "cold-start",
+    "agent",
+];
+
+/// Connections of the largest fleet that is measured.
+const LARGE_FLEET: u32 = 100_000;
 
 /// How much load; each benchmark reads what concerns it.
 #[derive(Debug, Clone, Args)]
@@ -22,7 +36,7 @@ pub struct Load {
     /// heartbeats: how long each measurement takes, in seconds.
     #[arg(long, default_value_t = 15)]
     pub seconds: u32,
-    /// lifecycle, in-flight, onboarding: how many nodes; each has its own default.
+    /// reconnects, lifecycle, in-flight, onboarding: how many nodes; each has its own default.
     #[arg(long)]
     pub nodes: Option<u32>,
 }
@@ -33,9 +47,11 @@ pub struct Load {
 /// There is none of that name, or it could not be measured.
 pub fn run(name: &str, load: &Load) -> Result<Report, Failure> {
     match name {
-        "heartbeats" => heartbeats::run(load),
+        "heartbeats" => heartbeats::run(name, load),
+        "heartbeats-100k" => heartbeats::run(name, &Load { connections: LARGE_FLEET, ..load.clone() }),
         "memory" => memory::run(),
         "storm" => storm::run(),
+        "reconnects" => reconnects::run(load.nodes.unwrap_or(10_000)),
         "listing" => listing::run(),
         "lifecycle" => lifecycle::run(load.nodes.unwrap_or(3_000)),
         "in-flight" => in_flight::run(load.nodes.unwrap_or(10_000)),
@@ -55,6 +71,8 @@ pub fn serve(role: &str) -> Result<(), Failure> {
         heartbeats::SERVER => heartbeats::server::serve(),
         heartbeats::LOAD => heartbeats::load::serve(),
         storm::ROLE => storm::serve(),
+        reconnects::SERVER => reconnects::server::serve(),
+        reconnects::LOAD => reconnects::load::serve(),
         lifecycle::ROLE => lifecycle::serve(),
         in_flight::ROLE => in_flight::serve(),
         onboarding::ROLE => onboarding::serve(),

@@ -9,6 +9,7 @@ use lattice_core::time::{Clock, Timestamp};
 use lattice_server::clock::{SystemClock, SystemIds};
 use lattice_server::pki::{Authority, CaMaterial, CertificateSpan, NodeRequest};
 use rcgen::{CertificateParams, KeyPair};
+use rustls::client::Resumption;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -94,6 +95,16 @@ impl Identities {
     /// # Errors
     /// The libraries refuse.
     pub fn tls(&self, node: NodeId) -> Result<Arc<ClientConfig>, Failure> {
+        let mut config = self.resuming_tls(node)?;
+        config.resumption = Resumption::disabled();
+        Ok(Arc::new(config))
+    }
+
+    /// TLS 1.3 with the node's own certificate, and room for the tickets that an agent keeps.
+    ///
+    /// # Errors
+    /// The libraries refuse.
+    pub fn resuming_tls(&self, node: NodeId) -> Result<ClientConfig, Failure> {
         let span = CertificateSpan::starting(SystemClock.now(), Duration::from_secs(300), Duration::from_secs(3600));
         let signed = self.authority.sign_node(&self.request, (node, EPOCH), span, serial());
         let chain = signed.map_err(at("sign a certificate"))?.chain_pem;
@@ -105,8 +116,8 @@ impl Identities {
             .with_root_certificates(Arc::clone(&self.roots))
             .with_client_auth_cert(vec![leaf], self.key.clone_key())
             .map_err(at("configure TLS"))?;
-        config.resumption = rustls::client::Resumption::disabled();
-        Ok(Arc::new(config))
+        config.resumption = Resumption::in_memory_sessions(2);
+        Ok(config)
     }
 }
 

@@ -10,6 +10,7 @@ use lattice_api::agent::{
 };
 use lattice_core::ids::NodeId;
 use lattice_core::node::HostFacts;
+use rustls::ClientConfig;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -131,7 +132,7 @@ async fn connect_all(config: &LoadConfig) -> Result<Vec<Session>, Failure> {
 }
 
 /// One node's connection with its session.
-struct Session {
+pub struct Session {
     stream: TlsStream<TcpStream>,
     node: NodeId,
     request: HeartbeatRequest,
@@ -140,33 +141,53 @@ struct Session {
 
 impl Session {
     async fn open(identities: &Identities, server: SocketAddr, node: NodeId) -> Result<Self, Failure> {
-        let tls = TlsConnector::from(identities.tls(node)?);
+        let mut session = Self::connect(identities.tls(node)?, server, node).await?;
+        session.register(HostFacts::default()).await?;
+        Ok(session)
+    }
+
+    /// A connection; whoever registers on it has a session.
+    ///
+    /// # Errors
+    /// The server is not there, or refuses.
+    pub async fn connect(tls: Arc<ClientConfig>, server: SocketAddr, node: NodeId) -> Result<Self, Failure> {
         let tcp = TcpStream::connect(server).await.map_err(at("connect"))?;
         tcp.set_nodelay(true).map_err(at("connect"))?;
-        let stream = tls.connect(server.ip().into(), tcp).await.map_err(at("shake hands"))?;
-        let health = HealthSummary { gpu_count: 8, max_temperature_c: Some(61), ecc_uncorrected: 0, minor_issue: None };
-        let registration = RegisterRequest {
-            boot_id: "b1c5a6de-37f7-4e3c-a5a3-0c3a6d1b8f11".to_owned(),
-            agent_version: "0.1.0".to_owned(),
-            facts: HostFacts::default(),
-            fingerprint: "f".repeat(64),
-            health: health.clone(),
-            running: Vec::new(),
-        };
+        let stream = TlsConnector::from(tls).connect(server.ip().into(), tcp).await.map_err(at("shake hands"))?;
         let request = HeartbeatRequest {
             session: lattice_core::ids::SessionId::new(node.uuid()),
             sequence: 0,
-            health,
+            health: health(),
             allocations: 8,
             fingerprint: None,
             agent_version: "0.1.0".to_owned(),
         };
-        let mut session = Self { stream, node, request, buffer: Vec::with_capacity(512) };
+        Ok(Self { stream, node, request, buffer: Vec::with_capacity(512) })
+    }
+
+    /// Whether the handshake resumed an earlier session of TLS.
+    pub fn is_resumed(&self) -> bool {
+        self.stream.get_ref().1.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
+    }
+
+    /// Registers a host with these facts.
+    ///
+    /// # Errors
+    /// The server refuses, or is gone.
+    pub async fn register(&mut self, facts: HostFacts) -> Result<(), Failure> {
+        let registration = RegisterRequest {
+            boot_id: "b1c5a6de-37f7-4e3c-a5a3-0c3a6d1b8f11".to_owned(),
+            agent_version: "0.1.0".to_owned(),
+            facts,
+            fingerprint: "f".repeat(64),
+            health: health(),
+            running: Vec::new(),
+        };
         let body = serde_json::to_vec(&registration).map_err(at("write a registration"))?;
-        let answer = session.post(&register_path(node), &body).await?;
+        let answer = self.post(&register_path(self.node), &body).await?;
         let registered: RegisterResponse = serde_json::from_slice(&answer).map_err(at("read a session"))?;
-        session.request.session = registered.session;
-        Ok(session)
+        self.request.session = registered.session;
+        Ok(())
     }
 
     /// Sends heartbeats as `paces` says; the first after `share` of an interval, so that all are spread over it.
@@ -204,13 +225,35 @@ impl Session {
         }
     }
 
-    async fn heartbeat(&mut self, wait_ms: u64) -> Result<(), Failure> {
+    /// One heartbeat, parked for so long.
+    ///
+    /// # Errors
+    /// It is not answered with 200.
+    pub async fn heartbeat(&mut self, wait_ms: u64) -> Result<(), Failure> {
+        match self.beat(wait_ms).await? {
+            200 => Ok(()),
+            status => Err(wrong("send a heartbeat", format!("status {status}"))),
+        }
+    }
+
+    /// One heartbeat, parked for so long; the status of its answer.
+    ///
+    /// # Errors
+    /// The server is gone.
+    pub async fn beat(&mut self, wait_ms: u64) -> Result<u16, Failure> {
         self.request.sequence += 1;
         let body = serde_json::to_vec(&self.request).map_err(at("write a heartbeat"))?;
-        self.post(&heartbeat_path(self.node, wait_ms), &body).await.map(|_| ())
+        Ok(self.exchange(&heartbeat_path(self.node, wait_ms), &body).await?.0)
     }
 
     async fn post(&mut self, path: &str, body: &[u8]) -> Result<Vec<u8>, Failure> {
+        match self.exchange(path, body).await? {
+            (200, answer) => Ok(answer),
+            (status, answer) => Err(wrong("post", format!("status {status}: {}", String::from_utf8_lossy(&answer)))),
+        }
+    }
+
+    async fn exchange(&mut self, path: &str, body: &[u8]) -> Result<(u16, Vec<u8>), Failure> {
         let mut request = format!(
             "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
             body.len()
@@ -221,8 +264,8 @@ impl Session {
         self.stream.flush().await.map_err(at("send"))?;
         self.buffer.clear();
         loop {
-            if let Some(answer) = complete(&self.buffer)? {
-                return Ok(answer.to_vec());
+            if let Some((status, answer)) = complete(&self.buffer)? {
+                return Ok((status, answer.to_vec()));
             }
             if self.stream.read_buf(&mut self.buffer).await.map_err(at("read an answer"))? == 0 {
                 return Err(wrong("read an answer", "the server closed the connection"));
@@ -231,20 +274,23 @@ impl Session {
     }
 }
 
-/// The body of a whole answer; none when more has to come.
-fn complete(answer: &[u8]) -> Result<Option<&[u8]>, Failure> {
+fn health() -> HealthSummary {
+    HealthSummary { gpu_count: 8, max_temperature_c: Some(61), ecc_uncorrected: 0, minor_issue: None }
+}
+
+/// Status and body of a whole answer; none when more has to come.
+fn complete(answer: &[u8]) -> Result<Option<(u16, &[u8])>, Failure> {
     let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
     let head = std::str::from_utf8(&answer[..end]).map_err(at("read an answer"))?;
-    if !head.starts_with("HTTP/1.1 200") {
-        return Err(wrong("read an answer", head.lines().next().unwrap_or_default()));
-    }
+    let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).unwrap_or_default();
+    let status = status.parse().map_err(at("read an answer"))?;
     let length = head
         .lines()
         .filter_map(|line| line.split_once(':'))
         .find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
     let length: usize = length.map_or(Ok(0), |(_, value)| value.trim().parse()).map_err(at("read an answer"))?;
     let body = &answer[end + 4..];
-    Ok((body.len() >= length).then(|| &body[..length]))
+    Ok((body.len() >= length).then(|| (status, &body[..length])))
 }
 
 impl Shared {
@@ -274,7 +320,8 @@ mod tests {
     fn an_answer_is_whole_when_its_body_is() {
         let head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
         assert_eq!(complete(head).unwrap(), None);
-        assert_eq!(complete(&[head.as_slice(), b"{}"].concat()).unwrap(), Some(b"{}".as_slice()));
-        assert!(complete(b"HTTP/1.1 409 Conflict\r\n\r\n").is_err());
+        assert_eq!(complete(&[head.as_slice(), b"{}"].concat()).unwrap(), Some((200, b"{}".as_slice())));
+        assert_eq!(complete(b"HTTP/1.1 409 Conflict\r\n\r\n").unwrap(), Some((409, b"".as_slice())));
+        assert!(complete(b"SSH-2.0-x\r\n\r\n").is_err());
     }
 }

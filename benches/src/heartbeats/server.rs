@@ -9,6 +9,7 @@ use lattice_api::agent::HeartbeatConfig;
 use lattice_api::error::Problem;
 use lattice_core::heartbeat::Registry;
 use lattice_core::ids::NodeId;
+use lattice_core::secret::Secret;
 use lattice_core::time::{Clock, Timestamp};
 use lattice_server::agent_api::{
     AgentEvents, AgentListener, AgentPolicy, AgentService, Enrolment, Granted, IdentityRefusal, Limits, Parts,
@@ -67,7 +68,8 @@ pub fn serve() -> Result<(), Failure> {
     let (clock, ids) = (Arc::new(SystemClock), Arc::new(SystemIds));
     let authority = Arc::new(config.ca.authority()?);
     let names = vec!["127.0.0.1".to_owned()];
-    let tls = server_tls(Arc::clone(&authority), names, clock.clone(), ids.clone()).map_err(at("configure TLS"))?;
+    let tls = server_tls(Arc::clone(&authority), names, clock.clone(), ids.clone(), Secret::new(vec![7; 32]))
+        .map_err(at("configure TLS"))?;
     let service = Arc::new(AgentService::new(Parts {
         registry,
         events: Arc::new(Silent),

@@ -115,7 +115,7 @@ async fn enrol(agents: &Agents, bootstrap: Bootstrap) -> Result<(), Problem> {
 }
 
 /// What a host with eight GPUs reports.
-fn facts() -> HostFacts {
+pub fn facts() -> HostFacts {
     let gpu = |number| GpuFact {
         address: format!("0000:{number:02x}:00.0"),
         vendor: "amd".to_owned(),
