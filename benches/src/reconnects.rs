@@ -9,7 +9,7 @@ pub mod server;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::accounts::{Used, raise_descriptors};
+use crate::accounts::raise_descriptors;
 use crate::failure::{Failure, at, wrong};
 use crate::figure::{Report, Target};
 use crate::heartbeats::identities::ThrowawayCa;

@@ -230,7 +230,7 @@ impl Session {
     /// # Errors
     /// It is not answered with 200.
     pub async fn heartbeat(&mut self, wait_ms: u64) -> Result<(), Failure> {
-        match self.beat(wait_ms).await? {
+        match self.send(wait_ms).await? {
             200 => Ok(()),
             status => Err(wrong("send a heartbeat", format!("status {status}"))),
         }
@@ -240,7 +240,7 @@ impl Session {
     ///
     /// # Errors
     /// The server is gone.
-    pub async fn beat(&mut self, wait_ms: u64) -> Result<u16, Failure> {
+    pub async fn send(&mut self, wait_ms: u64) -> Result<u16, Failure> {
         self.request.sequence += 1;
         let body = serde_json::to_vec(&self.request).map_err(at("write a heartbeat"))?;
         Ok(self.exchange(&heartbeat_path(self.node, wait_ms), &body).await?.0)

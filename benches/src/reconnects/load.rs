@@ -141,7 +141,7 @@ impl Agent {
             self.shared.resumed.fetch_add(1, Ordering::Relaxed);
         }
         // It still believes in its session, until it is told that the server does not know it.
-        if session.beat(0).await? == CONFLICT {
+        if session.send(0).await? == CONFLICT {
             session.register(self.facts.clone()).await?;
         }
         self.shared.heard.fetch_add(1, Ordering::Relaxed);
