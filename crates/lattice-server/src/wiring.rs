@@ -185,14 +185,7 @@ impl Server {
     /// [`StartError`] says which part is missing and what to do.
     pub async fn start(options: Options, clock: Arc<dyn Clock>, ids: Arc<dyn IdSource>) -> Result<Self, StartError> {
         let store = Store::open(options.store.clone()).await?;
-        let secrets = FileSecretStore::open(&options.secrets_dir, &options.secrets_key)?;
-        if secrets.torn_bytes() > 0 {
-            warn!(
-                bytes = secrets.torn_bytes(),
-                "a crash cut off the last write of secrets; nobody was told it was done"
-            );
-        }
-        let secrets: Arc<dyn SecretStore> = Arc::new(secrets);
+        let secrets = open_secrets(&options)?;
         let mut random = [0; 80];
         rand::fill(&mut random);
         let keys = Keys::load_or_create(&*secrets, clock.now(), random).await?;
@@ -220,13 +213,8 @@ impl Server {
         let tools = tools(&options, &store, &secrets, &registry, &clock, &ids, bootstrap.clone());
         let driver = EmbeddedDriver::start(Runner::new(Arc::new(tools)), DriverLimits::default());
         let wake = Arc::new(Wake(driver.waker()));
-        let agents = Agents::new(
-            store.reading_beside_commits(),
-            Arc::clone(&fleet),
-            Arc::clone(&ids),
-            wake.clone(),
-            options.certificate_life,
-        );
+        let beside = store.reading_beside_commits();
+        let agents = Agents::new(beside, fleet.clone(), ids.clone(), wake.clone(), options.certificate_life);
         let service = AgentService::new(Parts {
             registry: Arc::clone(&registry),
             events: Arc::new(agents),
@@ -238,7 +226,7 @@ impl Server {
         })
         .giving(agent.binary);
         let names = options.agent_names.clone();
-        let tls = server_tls(authority, names, Arc::clone(&clock), Arc::clone(&ids), keys.ticket_seed)?;
+        let tls = server_tls(authority, names, clock.clone(), ids.clone(), keys.ticket_seed)?;
         let listener = AgentListener::start(agent_socket, Arc::new(service), tls, options.agent_limits)?;
 
         let loops = Loops { store: store.clone(), fleet, clock: clock.clone(), ids: ids.clone() };
@@ -349,6 +337,14 @@ async fn ensure_local_site(store: &Store, clock: &dyn Clock, ids: &dyn IdSource)
 
 fn bind(address: SocketAddr) -> Result<std::net::TcpListener, StartError> {
     std::net::TcpListener::bind(address).map_err(|source| StartError::Listen { address, source })
+}
+
+fn open_secrets(options: &Options) -> Result<Arc<dyn SecretStore>, StartError> {
+    let secrets = FileSecretStore::open(&options.secrets_dir, &options.secrets_key)?;
+    if secrets.torn_bytes() > 0 {
+        warn!(bytes = secrets.torn_bytes(), "a crash cut off the last write of secrets; nobody was told it was done");
+    }
+    Ok(Arc::new(secrets))
 }
 
 /// What stages work with.
