@@ -32,6 +32,9 @@ pub struct Problem {
     /// The field of the request that is wrong, as a path: `disks[0].count`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
+    /// Every field that is wrong, where one request has several: machines of a batch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<FieldError>,
     /// Finds the server's log lines of this request.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
@@ -50,6 +53,7 @@ impl Problem {
             because: Vec::new(),
             next_actions: Vec::new(),
             field: None,
+            errors: Vec::new(),
             correlation_id: None,
         }
     }
@@ -88,6 +92,15 @@ impl Problem {
     pub fn is(&self, code: Code) -> bool {
         self.code == code.text()
     }
+}
+
+/// One wrong field of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct FieldError {
+    /// Its path: `nodes[3].ipmi_ip`.
+    pub field: String,
+    /// What is wrong with it, and what would be right.
+    pub detail: String,
 }
 
 /// One thing that helps: a command and the request that it makes, or what to wait for or put right.
@@ -153,6 +166,11 @@ pub fn call_of(command: &str) -> Option<ApiCall> {
         ["job", "list"] => ("GET", "/api/v1/admin/jobs".to_owned()),
         ["site", "probe", site] => ("POST", format!("/api/v1/admin/sites/{site}/probe")),
         ["site", "enable", site] => return Some(enable_site(site)),
+        ["explain", "batch", batch] => ("GET", format!("/api/v1/admin/onboardings/batch/{batch}/explain")),
+        ["onboarding", "batch", "show", batch] => ("GET", format!("/api/v1/admin/onboardings/batch/{batch}")),
+        ["onboarding", "batch", verb @ ("pause" | "resume" | "cancel"), batch] => {
+            return post("onboardings/batch", batch, verb, &[]);
+        }
         ["node", verb, node, flags @ ..] => return post("nodes", node, verb, flags),
         ["job", verb, job, flags @ ..] => return post("jobs", job, verb, flags),
         _ => return None,
@@ -222,6 +240,10 @@ mod tests {
             (
                 "lattice job resume 0190 --boot-disk nvme0n1",
                 Some(("POST", "/api/v1/admin/jobs/0190/resume", r#"{"decisions":{"boot_disk":"nvme0n1"}}"#)),
+            ),
+            (
+                "lattice onboarding batch resume 0190",
+                Some(("POST", "/api/v1/admin/onboardings/batch/0190/resume", "{}")),
             ),
             ("lattice site enable dc1", Some(("PATCH", "/api/v1/admin/sites/dc1", r#"{"status":"active"}"#))),
             ("systemctl restart lattice-agent", None),

@@ -247,4 +247,13 @@ pub struct JobQuery {
     /// Only jobs of this batch, by its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_id: Option<BatchId>,
+    /// Only jobs at this stage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<StageName>,
+    /// Only jobs whose failure is of this class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_class: Option<FailureClass>,
+    /// Only jobs of hosts whose names begin so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname_prefix: Option<String>,
 }

@@ -4,6 +4,7 @@
 
 pub mod agent;
 pub mod audit;
+pub mod batch;
 pub mod client;
 pub mod error;
 pub mod event;

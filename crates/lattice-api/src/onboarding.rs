@@ -1,11 +1,13 @@
 //! Onboardings: jobs that turn machines into nodes. spec: S5 4.1, 4.2, 4.15
 
+use lattice_core::failure::FailureClass;
 use lattice_core::ids::{BatchId, JobId, NodeId, SiteId};
-use lattice_core::job::JobStatus;
+use lattice_core::job::{BootDisk, JobStatus, Observed};
 use lattice_core::node::NodeClass;
 use lattice_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::error::NextStep;
 use crate::job::{FailureView, JobAction, StageEventView, StageView};
 
 /// Onboards one machine through its site's provider. spec: S5 4.1
@@ -77,6 +79,8 @@ pub struct OnboardingView {
     pub provider_ref: Option<String>,
     /// Who asked for it.
     pub requested_by: String,
+    /// Of the driver that runs it: the same id.
+    pub workflow_id: JobId,
     /// Where it stands.
     pub status: JobStatus,
     /// At which stage.
@@ -86,6 +90,8 @@ pub struct OnboardingView {
     /// Why it stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureView>,
+    /// What was seen and found out; without secrets.
+    pub diagnostics: Diagnostics,
     /// When it was asked for.
     pub requested_at: Timestamp,
     /// When it was started.
@@ -102,4 +108,67 @@ pub struct OnboardingView {
     pub actions: Vec<JobAction>,
     /// What happened in its stages, oldest first.
     pub events: Vec<StageEventView>,
+}
+
+/// What an operator needs to judge an onboarding, beside its stages. Words of others are one bounded line, without
+/// markup and without secrets. spec: S5 4.5, 4.12
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Diagnostics {
+    /// Class of the failure; also while a stage is tried again after an error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_class: Option<FailureClass>,
+    /// What failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<String>,
+    /// What the provider, or the stage, said of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_message: Option<String>,
+    /// Attempts of the present stage that ended with an error or a timeout.
+    pub retry_count: u32,
+    /// Status, power and addresses of the machine as its provider was last seen to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<Observed>,
+    /// The disk that it boots from, once it is chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_disk: Option<BootDisk>,
+    /// Where the BMC login was taken from: `site_default` or an override.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_credentials: Option<String>,
+    /// RoCE addresses that were applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roce_applied: Option<u32>,
+    /// Whether the first-boot payload was made.
+    pub cloud_init_rendered: bool,
+    /// How the last failure of the deployment was classified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deploy_failure: Option<String>,
+    /// Addresses of the deployed host.
+    pub deploy_ip_addresses: Vec<String>,
+    /// Address that SSH is tried at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ssh_address: Option<String>,
+    /// What became of the enrolment token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enrollment_token: Option<TokenState>,
+    /// What did not stop it and a person should know.
+    pub warnings: Vec<String>,
+    /// What to do next, best first; while it moves, what it waits for.
+    pub recommended_actions: Vec<NextStep>,
+}
+
+/// What became of an enrolment token.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, utoipa::ToSchema, strum::Display,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum TokenState {
+    /// It waits for its host.
+    Issued,
+    /// Its host used it.
+    Used,
+    /// It was withdrawn.
+    Revoked,
+    /// Its time is over.
+    Expired,
 }

@@ -63,7 +63,7 @@ pub enum Command {
     #[command(subcommand)]
     Sku(sku::Command),
     /// Turn machines into nodes
-    #[command(subcommand)]
+    #[command(subcommand, visible_alias = "onboarding")]
     Onboard(onboard::Command),
     /// Durable work on nodes, stage by stage
     #[command(subcommand)]

@@ -2,6 +2,7 @@
 
 pub mod audit;
 pub mod backup;
+pub mod batch;
 pub mod completion;
 pub mod dev;
 pub mod docs;

@@ -58,6 +58,18 @@ impl Failure {
         self
     }
 
+    /// The server's refusal behind it.
+    pub fn problem(&self) -> Option<&Problem> {
+        self.problem.as_deref()
+    }
+
+    /// The same, printed as that refusal under JSON.
+    #[must_use]
+    pub fn with_problem(mut self, problem: Problem) -> Self {
+        self.problem = Some(Box::new(problem));
+        self
+    }
+
     /// Prints it to stderr, as JSON when JSON was asked for, and says how the process ends.
     pub fn report(&self, format: Format) -> ExitCode {
         match (format, &self.problem) {

@@ -6,6 +6,7 @@ mod commands;
 mod confirm;
 mod connection;
 mod failure;
+mod machines;
 mod output;
 mod paging;
 mod session;

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use lattice_api::batch::{BatchStatus, BatchView};
 use lattice_api::client::get;
 use lattice_api::job::{JobView, StageEventView, StageProgress};
 use lattice_api::node::NodeView;
@@ -15,6 +16,9 @@ use crate::span;
 
 /// Pause between two looks: what a person still takes for live.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// Pause between two looks at a batch: its estimate costs the server some work.
+const BATCH_PAUSE: Duration = Duration::from_secs(2);
 
 /// How long to wait, and what to say when it was not enough.
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -66,6 +70,113 @@ fn ended(job: &JobView) -> Option<Result<(), Failure>> {
     }
 }
 
+/// Follows a batch with its progress on stderr until nothing of it moves any more, and gives its last view.
+///
+/// # Errors
+/// A machine of it stopped for an operator or was cancelled, the deadline passed, or the server could not be asked.
+pub async fn batch(session: &Session, id: &str, deadline: Deadline) -> Result<Answer<BatchView>, Failure> {
+    let mut progress = BatchProgress::new(id);
+    let watching = async {
+        loop {
+            let answer = session.ask::<BatchView>(get(&["onboardings", "batch", id])).await?;
+            progress.update(&answer.value);
+            if let Some(ended) = batch_ended(&answer.value) {
+                progress.finish();
+                return ended.map(|()| answer);
+            }
+            tokio::time::sleep(BATCH_PAUSE).await;
+        }
+    };
+    match tokio::time::timeout(deadline.timeout, watching).await {
+        Ok(done) => done,
+        Err(_) => Err(too_late(deadline, &format!("batch {id}"), &format!("lattice explain batch {id}"))),
+    }
+}
+
+/// None while it moves. A paused batch is waited for: somebody will let it go on.
+fn batch_ended(batch: &BatchView) -> Option<Result<(), Failure>> {
+    let (row, children) = (&batch.row, &batch.row.children);
+    let failure = || {
+        let text = format!(
+            "batch {} is {}: {} of {} machines became nodes, {} stopped, {} were cancelled",
+            row.id,
+            row.status,
+            children.succeeded,
+            row.machines,
+            children.failed(),
+            children.cancelled
+        );
+        Some(Err(Failure::refused(text)
+            .next(format!("lattice explain batch {}", row.id), "says which machines stopped, and what helps")))
+    };
+    match row.status {
+        BatchStatus::Completed if children.succeeded == row.machines => Some(Ok(())),
+        BatchStatus::Completed | BatchStatus::Cancelled | BatchStatus::PartialFailure | BatchStatus::Failed => {
+            failure()
+        }
+        BatchStatus::Pending | BatchStatus::Running | BatchStatus::Paused | BatchStatus::Cancelling => None,
+    }
+}
+
+/// A line for each machine that stopped and each change of status; in a terminal a bar below them.
+struct BatchProgress {
+    bar: Option<ProgressBar>,
+    status: Option<BatchStatus>,
+    told: std::collections::HashSet<String>,
+}
+
+impl BatchProgress {
+    fn new(id: &str) -> Self {
+        Self { bar: bar(&format!("batch {id}")), status: None, told: std::collections::HashSet::new() }
+    }
+
+    fn update(&mut self, batch: &BatchView) {
+        let (row, children) = (&batch.row, &batch.row.children);
+        if self.status != Some(row.status) {
+            self.tell(&format!("batch {} is {}", row.id, row.status));
+            self.status = Some(row.status);
+        }
+        for job in batch.stopped.iter().rev() {
+            let code = job.error_code.as_deref().unwrap_or("unknown");
+            let line = format!("{} stopped at {}: {code}", job.hostname, job.stage);
+            if self.told.insert(format!("{line} {}", job.generation.0)) {
+                self.tell(&harmless(&line));
+            }
+        }
+        let Some(bar) = &self.bar else { return };
+        bar.set_length(row.machines);
+        bar.set_position(children.over());
+        let left = batch.time_left.as_ref().map(crate::commands::batch::left).unwrap_or_default();
+        let stopped = if children.failed() > 0 { format!(", {} stopped", children.failed()) } else { String::new() };
+        bar.set_message(format!("{} run, {} wait{stopped}; {left}", children.moving(), children.pending));
+    }
+
+    fn tell(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(line),
+            None => eprintln!("{line}"),
+        }
+    }
+
+    fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// A bar, in a terminal.
+fn bar(message: &str) -> Option<ProgressBar> {
+    std::io::stderr().is_terminal().then(|| {
+        let bar = ProgressBar::new(1);
+        let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} {wide_msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_message(message.to_owned());
+        bar.enable_steady_tick(PAUSE);
+        bar
+    })
+}
+
 /// Follows a node until its availability is `wanted`.
 ///
 /// # Errors
@@ -113,15 +224,7 @@ struct Progress {
 
 impl Progress {
     fn new(id: &str) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new(1);
-            let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} {wide_msg}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar.set_message(format!("job {id}"));
-            bar.enable_steady_tick(PAUSE);
-            bar
-        });
-        Self { bar, told: 0, last: None }
+        Self { bar: bar(&format!("job {id}")), told: 0, last: None }
     }
 
     fn update(&mut self, job: &JobView) {

@@ -372,3 +372,103 @@ fn holds_are_set_for_a_while_and_cleared() {
     let run = server.lattice("hold clear c07u43 maintenance");
     assert_eq!((run.status, run.stdout.as_str()), (0, "c07u43: no holds\n"), "{run}");
 }
+
+const BATCH: &str = "0190c2a4-5555-7c3a-9b1f-2f6d1c0a5e17";
+
+fn batch_path(rest: &str) -> String {
+    format!("/api/v1/admin/onboardings/batch{rest}")
+}
+
+#[test]
+fn a_batch_is_created_from_a_file_and_followed() {
+    let accepted = json!({"batch_id": BATCH, "onboardings": [
+        {"hostname": "c07u43", "onboarding_id": JOB, "node_id": NODE},
+        {"hostname": "c07u44", "onboarding_id": JOB, "node_id": NODE},
+    ]});
+    let server = Recorded::new(&[
+        (&format!("POST {}", batch_path("")), &[ok(accepted)]),
+        (
+            &format!("GET {}", batch_path(&format!("/{BATCH}"))),
+            &[ok(bodies::batch("running", 1, 1, 0)), ok(bodies::batch("partial_failure", 1, 0, 1))],
+        ),
+    ]);
+    let environment = [("LATTICE_SERVER", server.address()), ("LATTICE_TOKEN", "lat_api_test")];
+    let machines = "\u{feff}hostname,ipmi_ip\r\nc07u43,10.176.16.128\r\n\"c07u44\",10.176.16.129\r\n";
+    let words = "onboarding batch create - --site dc1 --sku mi300x.192g.8gpu --max-parallel 4 --reason rack-7";
+    insta::assert_snapshot!("a_batch_is_accepted", server.lattice_with(words, machines, &environment));
+    assert_eq!(
+        server.seen()[0].body,
+        r#"{"site_id":"dc1","sku_id":"mi300x.192g.8gpu","nodes":[{"hostname":"c07u43","ipmi_ip":"10.176.16.128"},{"hostname":"c07u44","ipmi_ip":"10.176.16.129"}],"max_parallel":4,"reason":"rack-7"}"#
+    );
+    let run = server.lattice_with(&format!("{words} --watch"), machines, &environment);
+    insta::assert_snapshot!("a_batch_is_followed_until_nothing_moves", run);
+}
+
+#[test]
+fn wrong_lines_of_a_file_are_named_and_nothing_is_sent() {
+    let server = Recorded::new(&[(&format!("POST {}", batch_path("")), &[refused(409, bodies::leased())])]);
+    let environment = [("LATTICE_SERVER", server.address()), ("LATTICE_TOKEN", "lat_api_test")];
+    let machines = "hostname,ipmi_ip\nc07u43,10.176.16.300\nc07u44\nc07u45,10.176.16.129\n";
+    let words = "onboarding batch create - --site dc1 --sku lxd";
+    insta::assert_snapshot!(server.lattice_with(words, machines, &environment));
+    assert!(server.seen().is_empty());
+    let run = server.lattice_with(&format!("{words} --partial"), machines, &environment);
+    assert_eq!((run.status, server.seen().len()), (1, 1), "the right lines are sent: {run}");
+    assert!(run.stderr.contains("left out: line 2: ") && server.seen()[0].body.contains("c07u45"), "{run}");
+}
+
+#[test]
+fn what_the_server_refuses_is_told_by_line() {
+    let problem = bodies::with(
+        bodies::leased(),
+        json!({"status": 422, "code": "LAT0010", "detail": "2 of the fields of 2 machines cannot be accepted; nothing was created",
+        "because": [], "next_actions": [], "errors": [
+            {"field": "nodes[0].hostname", "detail": "c07u43 is taken by node 0190"},
+            {"field": "nodes[1].ipmi_ip", "detail": "10.176.16.129 is the BMC of c01u01 already"},
+        ]}),
+    );
+    let server = Recorded::new(&[(&format!("POST {}", batch_path("")), &[refused(422, problem)])]);
+    let environment = [("LATTICE_SERVER", server.address()), ("LATTICE_TOKEN", "lat_api_test")];
+    let machines = "hostname,ipmi_ip\n\nc07u43,10.176.16.128\nc07u44,10.176.16.129\n";
+    insta::assert_snapshot!(server.lattice_with(
+        "onboarding batch create - --site dc1 --sku lxd",
+        machines,
+        &environment
+    ));
+}
+
+#[test]
+fn batches_are_listed_and_shown_with_what_stopped() {
+    let rows = json!({"items": [bodies::batch("partial_failure", 1, 0, 1), bodies::batch("paused", 0, 2, 0)]});
+    let server = Recorded::new(&[
+        (&format!("GET {}", batch_path("")), &[ok(rows)]),
+        (&format!("GET {}", batch_path(&format!("/{BATCH}"))), &[ok(bodies::batch("partial_failure", 1, 0, 1))]),
+    ]);
+    insta::assert_snapshot!("batches_are_listed", server.lattice("onboarding batch list --status live"));
+    insta::assert_snapshot!("a_batch_is_shown", server.lattice(&format!("onboarding batch show {BATCH}")));
+}
+
+#[test]
+fn a_cancel_of_a_batch_asks_first_and_a_pause_does_not() {
+    let answer = json!({"changed": true, "batch": bodies::batch("paused", 0, 2, 0)});
+    let server = Recorded::new(&[
+        (&format!("POST {}", batch_path(&format!("/{BATCH}/pause"))), &[ok(answer.clone())]),
+        (&format!("POST {}", batch_path(&format!("/{BATCH}/cancel"))), &[ok(answer)]),
+    ]);
+    insta::assert_snapshot!("a_cancel_of_a_batch_asks", server.lattice(&format!("onboarding batch cancel {BATCH}")));
+    assert!(server.seen().is_empty());
+    let run = server.lattice(&format!("onboarding batch pause {BATCH} --reason storm"));
+    assert_eq!((run.status, server.seen()[0].body.as_str()), (0, r#"{"reason":"storm"}"#), "{run}");
+    assert_eq!(server.lattice(&format!("onboarding batch cancel {BATCH} --yes")).status, 0);
+}
+
+#[test]
+fn the_log_of_a_batch_is_told_by_machine() {
+    let lines = json!({"items": [
+        {"at": "2026-11-21T09:13:44.000Z", "hostname": "c07u44", "onboarding_id": JOB, "stage": "configure_storage",
+            "attempt": 1, "status": "failed", "message": "boot_disk_not_found: there are nvme0n1"},
+    ]});
+    let server = Recorded::new(&[(&format!("GET {}", batch_path(&format!("/{BATCH}/log"))), &[ok(lines)])]);
+    insta::assert_snapshot!(server.lattice(&format!("onboarding batch log {BATCH} --host c07u44")));
+    assert!(server.seen()[0].line.contains("hostname=c07u44"));
+}

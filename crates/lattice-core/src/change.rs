@@ -10,9 +10,10 @@ pub use derive::{AuditRow, Derived, EventRow, HistoryRow, audit_hash, derive};
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
+use crate::batch::BatchChange;
 use crate::credential::{ApiToken, EnrollmentToken};
 use crate::ids::{
-    ApiTokenId, CorrelationId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, ProfileId, SiteId, TokenId,
+    ApiTokenId, BatchId, CorrelationId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, ProfileId, SiteId, TokenId,
 };
 use crate::job::{Job, StageEvent};
 use crate::node::{HostFacts, Node, NodeState, ProviderState};
@@ -104,6 +105,8 @@ pub enum Change {
     ProviderState(ProviderState),
     /// A job row.
     Job(Box<JobChange>),
+    /// A batch row.
+    Batch(Box<BatchChange>),
     /// A site row.
     Site(Box<Site>),
     /// A SKU row.
@@ -164,6 +167,8 @@ pub enum Resource {
     Node(NodeId),
     /// A job.
     Job(JobId),
+    /// A batch of onboardings.
+    Batch(BatchId),
     /// A site.
     Site(SiteId),
     /// A SKU, by name.
@@ -182,6 +187,7 @@ impl Resource {
         match self {
             Self::Node(_) => "node",
             Self::Job(_) => "job",
+            Self::Batch(_) => "batch",
             Self::Site(_) => "site",
             Self::Sku(_) => "sku",
             Self::EnrollmentToken(_) => "enrollment_token",
@@ -195,6 +201,7 @@ impl Resource {
         match self {
             Self::Node(id) => id.to_string(),
             Self::Job(id) => id.to_string(),
+            Self::Batch(id) => id.to_string(),
             Self::Site(id) => id.to_string(),
             Self::EnrollmentToken(id) => id.to_string(),
             Self::ApiToken(id) => id.to_string(),
@@ -218,6 +225,13 @@ pub enum Guard {
     JobGeneration {
         /// Which.
         job: JobId,
+        /// Expected version.
+        have: Generation,
+    },
+    /// The row of this batch, which the commit does not change, has this generation: nobody paused it meanwhile.
+    BatchGeneration {
+        /// Which.
+        batch: BatchId,
         /// Expected version.
         have: Generation,
     },

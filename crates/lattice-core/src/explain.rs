@@ -55,6 +55,8 @@ pub enum Code {
     DecisionNeeded = 43,
     /// No fresh observation proves the state that should be adopted.
     NothingObserved = 44,
+    /// The batch is over, or cancelled.
+    BatchOver = 45,
     /// The site is disabled.
     SiteDisabled = 50,
     /// The site lacks credentials.

@@ -1,8 +1,10 @@
 //! Why something is not moving, and what would move it: the answer of `lattice explain`. design: 8-interfaces
 
+mod batch;
 mod job;
 mod node;
 
+pub use batch::{BatchContext, Holder, batch};
 pub use job::job;
 pub use node::{NodeContext, node};
 

@@ -77,7 +77,7 @@ fn facts() -> HostFacts {
 
 fn created(ids: &Counter) -> (Node, Job, Planned) {
     let (site, sku) = (site(), sku());
-    let new = NewNode { site: &site, sku: &sku, hostname: "C07u31".into(), class: NodeClass::Standard };
+    let new = NewNode { site: &site, sku: &sku, hostname: "C07u31".into(), class: NodeClass::Standard, batch: None };
     let token = DrawnToken { hash: "abc".into(), ttl_seconds: 60 };
     let planned = create::manual(&request(ids), &new, &token).unwrap();
     let node = node_of(&planned.commit);
@@ -127,16 +127,16 @@ fn bad_names_and_wrong_sites_are_refused_with_the_field_and_the_remedy() {
     let ids = Counter::default();
     let (mut site, sku) = (site(), sku());
     for bad in ["", "-a", "a-", "a_b", "c07.u43", &"x".repeat(64)] {
-        let new = NewNode { site: &site, sku: &sku, hostname: bad.into(), class: NodeClass::Standard };
+        let new = NewNode { site: &site, sku: &sku, hostname: bad.into(), class: NodeClass::Standard, batch: None };
         let refused = create::manual(&request(&ids), &new, &DrawnToken { hash: String::new(), ttl_seconds: 1 });
         assert!(matches!(refused, Err(Refused::Invalid { field: "hostname", .. })), "{bad}");
     }
-    let new = NewNode { site: &site, sku: &sku, hostname: "a".into(), class: NodeClass::Standard };
+    let new = NewNode { site: &site, sku: &sku, hostname: "a".into(), class: NodeClass::Standard, batch: None };
     let machine = MaasMachine { ipmi_ip: "10.0.0.1", pxe_mac: None, profile: None };
     assert!(matches!(create::maas(&request(&ids), &new, machine), Err(Refused::WrongSiteKind { .. })));
     assert!(matches!(create::lxd(&request(&ids), &new), Err(Refused::WrongSiteKind { .. })));
     site.status = SiteStatus::Disabled;
-    let new = NewNode { site: &site, sku: &sku, hostname: "a".into(), class: NodeClass::Standard };
+    let new = NewNode { site: &site, sku: &sku, hostname: "a".into(), class: NodeClass::Standard, batch: None };
     let refused =
         create::manual(&request(&ids), &new, &DrawnToken { hash: String::new(), ttl_seconds: 1 }).unwrap_err();
     assert!(

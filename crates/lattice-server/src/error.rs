@@ -2,7 +2,7 @@
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use lattice_api::error::{PROBLEM_JSON, Problem};
+use lattice_api::error::{FieldError, PROBLEM_JSON, Problem};
 use lattice_core::command;
 use lattice_core::explain::{Code, Explain, NextAction};
 use lattice_core::ids::CorrelationId;
@@ -64,6 +64,13 @@ impl Refusal {
     #[must_use]
     pub fn next(mut self, action: NextAction) -> Self {
         self.problem.next_actions.push(action.into());
+        self
+    }
+
+    /// The same with every field that is wrong.
+    #[must_use]
+    pub fn errors(mut self, errors: Vec<FieldError>) -> Self {
+        self.problem.errors = errors;
         self
     }
 
@@ -191,6 +198,7 @@ pub const fn status_of(code: Code) -> StatusCode {
         | Code::NodeBusy
         | Code::HealthCheckFailed
         | Code::JobNotResumable
+        | Code::BatchOver
         | Code::SiteDisabled
         | Code::HeartbeatReplayed
         | Code::SessionUnknown => StatusCode::CONFLICT,

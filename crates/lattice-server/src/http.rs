@@ -7,6 +7,7 @@ pub mod surface;
 
 pub(crate) mod audit;
 mod backup;
+pub(crate) mod batches;
 mod events;
 pub(crate) mod extract;
 pub(crate) mod fleet;

@@ -5,6 +5,7 @@
 
 mod action;
 mod audit;
+mod batches;
 mod fleet;
 mod job;
 mod jobs;
@@ -26,13 +27,15 @@ use crate::http::App;
 /// Routes of the page with their methods. Pages ask who looks themselves, because the answer to a stranger is a form and
 /// no problem document; so none of them needs a role of the API's table.
 pub fn routes() -> (Router<App>, Vec<(Method, &'static str)>) {
-    let table: [(&'static str, MethodRouter<App>, &[Method]); 12] = [
+    let table: [(&'static str, MethodRouter<App>, &[Method]); 14] = [
         ("/", get(pages::root), &[Method::GET]),
         ("/ui", get(pages::root), &[Method::GET]),
         ("/ui/", get(pages::fleet), &[Method::GET]),
         ("/ui/nodes/{node}", get(pages::node), &[Method::GET]),
         ("/ui/jobs", get(pages::jobs), &[Method::GET]),
         ("/ui/jobs/{job}", get(pages::job), &[Method::GET]),
+        ("/ui/batches", get(pages::batches), &[Method::GET]),
+        ("/ui/batches/{batch}", get(pages::batch), &[Method::GET]),
         ("/ui/sites", get(pages::sites), &[Method::GET]),
         ("/ui/audit", get(pages::audit), &[Method::GET]),
         ("/ui/find", get(pages::find), &[Method::GET]),

@@ -12,7 +12,7 @@ use crate::commit::{Head, HeldEpoch, NodeHead, Prepared, RowKey, UniqueKey, guar
 use crate::error::StoreError;
 use crate::sql::Value;
 use crate::table::{Kind, Table, Writes, col};
-use crate::{audit, credential, facts, feed, history, job, node, site, site_detail, stage};
+use crate::{audit, batch, credential, facts, feed, history, job, node, site, site_detail, stage};
 
 /// Ops that were committed, each with the outcome that its repeat is answered with.
 pub(crate) const OPS: Table = Table {
@@ -145,6 +145,7 @@ fn unmet_guard(tx: &mut impl Transaction, commit: &Commit) -> Result<Option<Outc
             Guard::BmcAddressFree { site, address } => taken(tx, UniqueKey::Bmc(*site, address.clone()), None)?,
             Guard::SiteUnused { site } => taken(tx, UniqueKey::NodeOfSite(*site), None)?,
             Guard::SkuUnused { sku } => taken(tx, UniqueKey::NodeOfSku(sku.clone()), None)?,
+            Guard::BatchGeneration { batch, have } => other_generation(tx, &RowKey::Batch(*batch), *have)?,
             Guard::Lease { name, epoch } => (tx.lease(name)? != Some(*epoch)).then_some(Outcome::Fenced),
             Guard::HostnameFree { hostname } => taken(tx, UniqueKey::Hostname(hostname.clone()), None)?,
             Guard::NoLiveJob { node } => taken(tx, UniqueKey::LiveJob(*node), None)?,
@@ -216,6 +217,7 @@ fn gives_up(commit: &Commit, change: &Change, taken: &Outcome) -> bool {
         | Change::HostFacts { .. }
         | Change::ProviderState(_)
         | Change::Job(_)
+        | Change::Batch(_)
         | Change::Site(_)
         | Change::Sku(_)
         | Change::Profile(_)
@@ -273,6 +275,7 @@ fn put_change(
             }
             Ok(())
         }
+        Change::Batch(change) => tx.put(&batch::BATCHES, batch::row(&change.after), whole),
         Change::HostFacts { node, facts } => {
             tx.put(&facts::HOST_FACTS, facts::host_row(*node, facts, commit.at), Put::Insert)
         }
@@ -301,6 +304,7 @@ fn remove(tx: &mut impl Transaction, removed: &Removed) -> Result<(), StoreError
         RowKey::Sku(name) => Value::owned(name),
         RowKey::Node(id) => Value::Id(id.uuid()),
         RowKey::Job(id) => Value::Id(id.uuid()),
+        RowKey::Batch(id) => Value::Id(id.uuid()),
         RowKey::Site(id) => Value::Id(id.uuid()),
         RowKey::Profile(id) => Value::Id(id.uuid()),
         RowKey::PowerOverride(id) => Value::Id(id.uuid()),

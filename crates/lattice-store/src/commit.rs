@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use lattice_core::change::{Change, Commit, Derived, Guard, Removed, derive};
 use lattice_core::ids::{
-    ApiTokenId, Generation, JobId, LeaseEpoch, NodeId, OverrideId, ProfileId, RoceId, SiteId, TokenId,
+    ApiTokenId, BatchId, Generation, JobId, LeaseEpoch, NodeId, OverrideId, ProfileId, RoceId, SiteId, TokenId,
 };
 use lattice_core::node::{NodeState, Status};
 use lattice_core::site::PowerSelector;
@@ -16,6 +16,7 @@ use crate::error::{Invalid, StoreError};
 pub(crate) enum RowKey {
     Node(NodeId),
     Job(JobId),
+    Batch(BatchId),
     Site(SiteId),
     Sku(String),
     Profile(ProfileId),
@@ -30,6 +31,7 @@ impl std::fmt::Display for RowKey {
         match self {
             Self::Node(id) => write!(f, "node {id}"),
             Self::Job(id) => write!(f, "job {id}"),
+            Self::Batch(id) => write!(f, "batch {id}"),
             Self::Site(id) => write!(f, "site {id}"),
             Self::Sku(name) => write!(f, "sku {name}"),
             Self::Profile(id) => write!(f, "profile {id}"),
@@ -148,6 +150,7 @@ impl Prepared {
                 }
                 Guard::SiteUnused { site } => drop(needs.keys.insert(UniqueKey::NodeOfSite(*site))),
                 Guard::SkuUnused { sku } => drop(needs.keys.insert(UniqueKey::NodeOfSku(sku.clone()))),
+                Guard::BatchGeneration { batch, .. } => drop(needs.rows.insert(RowKey::Batch(*batch))),
                 Guard::Lease { name, .. } => drop(needs.leases.insert(name.clone())),
                 Guard::HostnameFree { hostname } => drop(needs.keys.insert(UniqueKey::Hostname(hostname.clone()))),
                 Guard::NoLiveJob { node } => drop(needs.keys.insert(UniqueKey::LiveJob(*node))),
@@ -177,6 +180,7 @@ pub(crate) fn guarded(change: &Change) -> Option<(RowKey, Generation)> {
     match change {
         Change::Node(change) => Some((RowKey::Node(change.after.id), change.after.generation)),
         Change::Job(change) => Some((RowKey::Job(change.after.id), change.after.generation)),
+        Change::Batch(change) => Some((RowKey::Batch(change.after.id), change.after.generation)),
         Change::Site(site) => Some((RowKey::Site(site.id), site.generation)),
         Change::Sku(sku) => Some((RowKey::Sku(sku.name.clone()), sku.generation)),
         Change::Profile(profile) => Some((RowKey::Profile(profile.id), profile.generation)),
@@ -229,6 +233,7 @@ pub(crate) fn unique_keys(change: &Change) -> Vec<(UniqueKey, String)> {
         }
         Change::ApiToken(token) => vec![(UniqueKey::ApiHash(token.hash.clone()), token.id.to_string())],
         Change::Job(_)
+        | Change::Batch(_)
         | Change::Sku(_)
         | Change::HostFacts { .. }
         | Change::ProviderState(_)
@@ -254,6 +259,7 @@ fn written(change: &Change) -> Option<String> {
         Change::ProviderState(state) => Some(format!("provider state of node {}", state.node)),
         Change::Node(_)
         | Change::Job(_)
+        | Change::Batch(_)
         | Change::Site(_)
         | Change::Sku(_)
         | Change::Profile(_)
@@ -302,6 +308,10 @@ fn false_story(change: &Change) -> Option<Invalid> {
         Change::Job(change) => {
             let before = change.before.map(|status| status.to_string());
             (format!("job {}", change.after.id), change.after.generation, before)
+        }
+        Change::Batch(change) => {
+            let before = change.before.map(|status| status.to_string());
+            (format!("batch {}", change.after.id), change.after.generation, before)
         }
         Change::HostFacts { .. }
         | Change::ProviderState(_)

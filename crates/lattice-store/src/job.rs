@@ -110,6 +110,10 @@ fn due_at(job: &Job) -> Value<'static> {
     if !is_runnable(job.state.status) {
         return Value::Null;
     }
+    // A child of a batch is started by whoever gives the permits, and is nobody's business before.
+    if job.state.status == JobStatus::Pending && job.batch.is_some() {
+        return Value::Null;
+    }
     let lease = job.lease.as_ref().map(|lease| lease.until);
     Value::Int(job.state.next_at.max(lease).map_or(0, Timestamp::as_millis))
 }
@@ -212,6 +216,10 @@ pub struct JobFilter {
     pub batch: Option<BatchId>,
     /// In this stage.
     pub stage: Option<StageName>,
+    /// With a failure of this class.
+    pub failure_class: Option<FailureClass>,
+    /// Of hosts whose names begin so.
+    pub hostname_prefix: Option<String>,
 }
 
 impl JobFilter {
@@ -230,6 +238,13 @@ impl JobFilter {
         }
         if let Some(stage) = self.stage {
             conditions.add("stage = ?", [Value::name(stage)]);
+        }
+        if let Some(class) = self.failure_class {
+            conditions.add("failure_class = ?", [Value::name(class)]);
+        }
+        if let Some(prefix) = &self.hostname_prefix {
+            let end = format!("{prefix}\u{10ffff}");
+            conditions.add("hostname >= ? AND hostname < ?", [Value::owned(prefix.clone()), Value::owned(end)]);
         }
         conditions
     }

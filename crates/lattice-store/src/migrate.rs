@@ -15,12 +15,14 @@ pub(crate) struct Migration {
 pub(crate) const SQLITE: &[Migration] = &[
     Migration { version: 1, sql: include_str!("../migrations/sqlite/0001_spine.sql") },
     Migration { version: 2, sql: include_str!("../migrations/sqlite/0002_site_details.sql") },
+    Migration { version: 3, sql: include_str!("../migrations/sqlite/0003_batches.sql") },
 ];
 
 /// Steps of the PostgreSQL schema; the same versions mean the same tables.
 pub(crate) const POSTGRES: &[Migration] = &[
     Migration { version: 1, sql: include_str!("../migrations/postgres/0001_spine.sql") },
     Migration { version: 2, sql: include_str!("../migrations/postgres/0002_site_details.sql") },
+    Migration { version: 3, sql: include_str!("../migrations/postgres/0003_batches.sql") },
 ];
 
 /// Steps that a schema at `have` still needs.

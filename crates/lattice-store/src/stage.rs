@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use lattice_core::ids::{Generation, JobId};
+use lattice_core::ids::{BatchId, Generation, JobId};
 use lattice_core::job::{StageEvent, StageName};
 use lattice_core::time::Timestamp;
 
 use crate::error::StoreError;
-use crate::page::PAGE_MAX;
-use crate::sql::{Query, Reader, Value};
+use crate::page::{Cursor, PAGE_MAX, Page, PageRequest};
+use crate::sql::{Conditions, Query, Reader, Value};
 use crate::store::Store;
 use crate::table::{Kind, Table, Writes, col};
 
@@ -79,6 +79,23 @@ fn read(r: &mut Reader<'_>) -> Result<StageRecord, StoreError> {
     })
 }
 
+/// A stage event of one machine of a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BatchRecord {
+    /// Whose.
+    pub job: JobId,
+    /// Its hostname.
+    pub hostname: String,
+    /// What, and when.
+    pub record: StageRecord,
+    ordinal: u64,
+}
+
+fn read_of_batch(r: &mut Reader<'_>) -> Result<BatchRecord, StoreError> {
+    let (job, hostname, ordinal) = (JobId::new(r.id()?), r.text()?, r.count()?);
+    Ok(BatchRecord { job, hostname, ordinal, record: read(r)? })
+}
+
 /// How long a stage usually takes, from its start to its success, waiting included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StageTimes {
@@ -106,6 +123,50 @@ impl Store {
         Ok(events)
     }
 
+    /// One page of what happened in the stages of a batch's machines, the newest first; of one machine, if it is named.
+    ///
+    /// # Errors
+    /// A cursor of another list; the database fails.
+    pub async fn batch_log(
+        &self,
+        batch: BatchId,
+        hostname: Option<&str>,
+        page: &PageRequest,
+    ) -> Result<Page<BatchRecord>, StoreError> {
+        const LINES: &str = "SELECT e.job, jobs.hostname, e.ordinal, e.at, e.generation, e.stage, e.attempt, e.round, \
+            e.status, e.message FROM jobs JOIN stage_events e ON e.job = jobs.id";
+        let mut conditions = Conditions::default();
+        conditions.add("jobs.batch = ?", [Value::Id(batch.uuid())]);
+        if let Some(hostname) = hostname {
+            conditions.add("jobs.hostname = ?", [Value::owned(hostname.to_owned())]);
+        }
+        if let Some(cursor) = &page.cursor {
+            let (at, job, generation, ordinal) = place(cursor)?;
+            let values = [Value::Int(at), Value::Id(job), Value::Int(generation), Value::Int(ordinal)];
+            conditions.add("(e.at, e.job, e.generation, e.ordinal) < (?, ?, ?, ?)", values);
+        }
+        let order = "ORDER BY e.at DESC, e.job DESC, e.generation DESC, e.ordinal DESC";
+        let rows = self.fetch(conditions.query(LINES, order, page.probe()), read_of_batch).await?;
+        Ok(page.page(rows, |last| {
+            let at = last.record.at.as_millis();
+            Cursor::new(&[&at, &last.job, &last.record.generation.0, &last.ordinal])
+        }))
+    }
+
+    /// Which of these stages had nothing to do on some machine.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn skipped_stages(&self, stages: &[StageName]) -> Result<Vec<StageName>, StoreError> {
+        const SKIPPED: &str = "SELECT stage FROM stage_events WHERE stage = ?1 AND status = 'skipped' LIMIT 1";
+        let mut skipped = Vec::new();
+        for stage in stages {
+            skipped
+                .extend(self.fetch(Query::new(SKIPPED, vec![Value::name(*stage)]), |r| r.name::<StageName>()).await?);
+        }
+        Ok(skipped)
+    }
+
     /// How long these stages usually take, for machines of one SKU or of all; from the newest completed runs.
     /// A stage that never completed is left out.
     ///
@@ -131,6 +192,18 @@ impl Store {
         }
         Ok(all)
     }
+}
+
+/// The place that a cursor of a batch's log names.
+fn place(cursor: &Cursor) -> Result<(i64, uuid::Uuid, i64, i64), StoreError> {
+    let mut rest = cursor.clone();
+    let ordinal = rest.last()?;
+    rest = Cursor::from_text(rest.first()?);
+    let generation = rest.last()?;
+    rest = Cursor::from_text(rest.first()?);
+    let job = rest.last()?;
+    let at = Cursor::from_text(rest.first()?).last()?;
+    Ok((at, job, generation, ordinal))
 }
 
 fn times(stage: StageName, mut millis: Vec<i64>) -> Option<StageTimes> {

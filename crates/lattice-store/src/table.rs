@@ -2,6 +2,7 @@
 
 use crate::apply::OPS;
 use crate::audit::AUDIT;
+use crate::batch::BATCHES;
 use crate::credential::{API_TOKENS, ENROLLMENT_TOKENS};
 use crate::error::StoreError;
 use crate::facts::{HOST_FACTS, PROVIDER_STATES};
@@ -152,6 +153,7 @@ pub(crate) const ALL: &[&Table] = &[
     &HISTORY,
     &JOBS,
     &STAGE_EVENTS,
+    &BATCHES,
     &SITES,
     &SKUS,
     &PROFILES,

@@ -3,6 +3,7 @@
 //! [`runner::Runner`] makes one turn of a job: observe, decide by the engine of `lattice-core`, commit, act.
 //! [`driver::embedded`] decides when, from the rows alone. Each stage is one file in `stages`. design: 3-jobs
 
+pub mod batches;
 pub mod bootstrap;
 pub mod cloud_init;
 pub mod crash;

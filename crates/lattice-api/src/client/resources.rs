@@ -1,11 +1,15 @@
 //! One method for each route, in the order of the API.
 
 use http::Method;
-use lattice_core::ids::{ApiTokenId, JobId};
+use lattice_core::ids::{ApiTokenId, BatchId, JobId};
 use lattice_core::node::HoldKind;
 
 use super::{Call, Client, ClientError, Transport, encode};
 use crate::audit::{AuditEntry, AuditQuery, AuditVerification};
+use crate::batch::{
+    ActOnBatch, BatchAccepted, BatchAction, BatchActionAnswer, BatchLogLine, BatchLogQuery, BatchQuery, BatchRow,
+    BatchView, CreateBatch,
+};
 use crate::event::{EventPage, EventQuery};
 use crate::explanation::Explanation;
 use crate::fleet::{Fleet, StageStatsList};
@@ -192,6 +196,41 @@ impl<T: Transport> Client<T> {
     /// One onboarding.
     pub async fn onboarding(&self, id: JobId) -> Result<OnboardingView, ClientError> {
         self.send(get(&["onboardings", &id.to_string()])).await
+    }
+
+    /// Onboards many machines.
+    pub async fn onboard_batch(&self, batch: &CreateBatch) -> Result<BatchAccepted, ClientError> {
+        self.send(post(&["onboardings", "batch"]).json(batch)).await
+    }
+
+    /// Batches.
+    pub async fn batches(&self, query: &BatchQuery) -> Result<Page<BatchRow>, ClientError> {
+        self.send(get(&["onboardings", "batch"]).query(query)).await
+    }
+
+    /// One batch.
+    pub async fn batch(&self, id: BatchId) -> Result<BatchView, ClientError> {
+        self.send(get(&["onboardings", "batch", &id.to_string()])).await
+    }
+
+    /// Why a batch is not moving.
+    pub async fn explain_batch(&self, id: BatchId) -> Result<Explanation, ClientError> {
+        self.send(get(&["onboardings", "batch", &id.to_string(), "explain"])).await
+    }
+
+    /// What happened in the stages of a batch's machines, newest first.
+    pub async fn batch_log(&self, id: BatchId, query: &BatchLogQuery) -> Result<Page<BatchLogLine>, ClientError> {
+        self.send(get(&["onboardings", "batch", &id.to_string(), "log"]).query(query)).await
+    }
+
+    /// Asks something of a batch.
+    pub async fn act_on_batch(
+        &self,
+        id: BatchId,
+        action: BatchAction,
+        body: &ActOnBatch,
+    ) -> Result<BatchActionAnswer, ClientError> {
+        self.send(post(&["onboardings", "batch", &id.to_string(), &action.to_string()]).json(body)).await
     }
 
     /// Jobs.

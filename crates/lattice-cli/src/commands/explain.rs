@@ -16,6 +16,8 @@ pub enum Command {
     Node(Node),
     /// Why a job is not moving
     Job(Job),
+    /// Why a batch of onboardings is not moving: which permit, who holds it, what comes next
+    Batch(Batch),
 }
 
 /// One node.
@@ -32,6 +34,13 @@ pub struct Job {
     job: String,
 }
 
+/// One batch.
+#[derive(Debug, Args)]
+pub struct Batch {
+    /// Its id
+    batch: String,
+}
+
 /// Runs one of them.
 ///
 /// # Errors
@@ -40,6 +49,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
     let call = match &command {
         Command::Node(named) => get(&["nodes", &named.node, "explain"]),
         Command::Job(named) => get(&["jobs", &named.job, "explain"]),
+        Command::Batch(named) => get(&["onboardings", "batch", &named.batch, "explain"]),
     };
     session.show::<Explanation>(call).await
 }

@@ -209,7 +209,7 @@ async fn list(list: List, session: &Session) -> Result<(), Failure> {
         kind,
         node_id,
         site_id,
-        batch_id: None,
+        ..JobQuery::default()
     };
     session.show::<Page<JobRow>>(get(&["jobs"]).query(&query)).await
 }

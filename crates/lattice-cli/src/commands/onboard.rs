@@ -6,7 +6,7 @@ use lattice_api::job::{JobQuery, JobRow};
 use lattice_api::onboarding::{CreateOnboarding, OnboardingAccepted, OnboardingView};
 use lattice_api::page::Page;
 
-use super::job;
+use super::{batch, job};
 use crate::failure::{Failure, joined, step_texts};
 use crate::output::{Look, Shown, facts};
 use crate::paging::Paging;
@@ -21,6 +21,9 @@ pub enum Command {
     Maas(Maas),
     /// Onboard an instance of an LXD server
     Lxd(Lxd),
+    /// Many machines in one request
+    #[command(subcommand)]
+    Batch(batch::Command),
     /// List onboardings, newest first
     List(List),
     /// Show an onboarding with its stages
@@ -86,6 +89,21 @@ pub struct List {
     /// Only onboardings in this status; `failed` means both failed ones, `live` all that are not finished
     #[arg(long)]
     status: Option<String>,
+    /// Only onboardings at this site
+    #[arg(long)]
+    site: Option<String>,
+    /// Only onboardings of this batch, by its id
+    #[arg(long)]
+    batch: Option<String>,
+    /// Only onboardings at this stage
+    #[arg(long)]
+    stage: Option<String>,
+    /// Only onboardings whose failure is of this class
+    #[arg(long, value_name = "CLASS")]
+    failure: Option<String>,
+    /// Only hosts whose names begin so
+    #[arg(long)]
+    prefix: Option<String>,
     /// Which page, and how long
     #[command(flatten)]
     page: Paging,
@@ -119,14 +137,33 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
             start(request, machine, session).await
         }
         Command::Lxd(lxd) => start(lxd.request, Machine::default(), session).await,
-        Command::List(list) => {
-            let page = list.page.query();
-            let query = JobQuery { cursor: page.cursor, limit: page.limit, status: list.status, ..JobQuery::default() };
-            session.show::<Page<JobRow>>(get(&["onboardings"]).query(&query)).await
-        }
+        Command::Batch(command) => batch::run(command, session).await,
+        Command::List(list) => self::list(list, session).await,
         Command::Show(show) => session.show::<OnboardingView>(get(&["onboardings", &show.onboarding])).await,
         Command::Watch(watch) => job::follow(&watch.onboarding, watch.deadline, session).await,
     }
+}
+
+async fn list(list: List, session: &Session) -> Result<(), Failure> {
+    let site_id = match &list.site {
+        Some(site) => Some(session.client.site(site).await?.id),
+        None => None,
+    };
+    let batch_id =
+        list.batch.map(|id| id.parse().map_err(|error| Failure::refused(format!("--batch is not an id: {error}"))));
+    let page = list.page.query();
+    let query = JobQuery {
+        cursor: page.cursor,
+        limit: page.limit,
+        status: list.status,
+        site_id,
+        batch_id: batch_id.transpose()?,
+        stage: list.stage.map(|text| word("stage", &text)).transpose()?,
+        failure_class: list.failure.map(|text| word("failure class", &text)).transpose()?,
+        hostname_prefix: list.prefix,
+        ..JobQuery::default()
+    };
+    session.show::<Page<JobRow>>(get(&["onboardings"]).query(&query)).await
 }
 
 /// What only a machine of a MAAS region has.
@@ -178,6 +215,25 @@ impl Shown for OnboardingView {
             ("profile", self.profile.clone().unwrap_or_default()),
             ("provider ref", self.provider_ref.clone().unwrap_or_default()),
             ("asked by", format!("{}, {} ago", self.requested_by, look.age(self.requested_at.as_millis()))),
+            (
+                "provider said",
+                self.diagnostics
+                    .observed
+                    .as_ref()
+                    .map(|seen| format!("{}, power {}, {} ago", seen.status, seen.power, look.age(seen.at.as_millis())))
+                    .unwrap_or_default(),
+            ),
+            (
+                "boot disk",
+                self.diagnostics
+                    .boot_disk
+                    .as_ref()
+                    .map(|disk| format!("{} {}", disk.name, disk.model))
+                    .unwrap_or_default(),
+            ),
+            ("bmc login", self.diagnostics.power_credentials.clone().unwrap_or_default()),
+            ("addresses", self.diagnostics.deploy_ip_addresses.join(", ")),
+            ("enrolment token", self.diagnostics.enrollment_token.map(|token| token.to_string()).unwrap_or_default()),
             ("completed", self.completed_at.map(|at| at.to_string()).unwrap_or_default()),
         ]));
         text.push('\n');

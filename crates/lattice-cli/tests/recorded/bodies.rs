@@ -243,3 +243,30 @@ pub fn event_at(seq: u64, availability: &str) -> Value {
         "payload": {"availability": availability, "hostname": "c07u43", "deep": {"a": 1}},
     })
 }
+
+/// A batch of two machines, with so many of them done, running and stopped; the rest wait.
+pub fn batch(status: &str, done: u64, running: u64, stopped: u64) -> Value {
+    let stopped_job = with(
+        job_row(),
+        json!({
+            "hostname": "c07u44", "status": "failed_manual_intervention", "stage": "configure_storage",
+            "failure_class": "hardware_mismatch", "error_code": "boot_disk_not_found",
+        }),
+    );
+    let actor = json!({"name": "ops", "role": "platform_admin"});
+    let left = if running > 0 { json!({"p50_ms": 2_400_000, "p95_ms": 4_500_000}) } else { Value::Null };
+    json!({
+        "id": "0190c2a4-5555-7c3a-9b1f-2f6d1c0a5e17", "site_id": SITE, "site": "dc1", "sku": "mi300x.192g.8gpu",
+        "status": status, "control": "run", "machines": 2,
+        "children": {
+            "pending": 2 - done - running - stopped, "running": running, "compensating": 0, "succeeded": done,
+            "failed_retryable": 0, "failed_manual_intervention": stopped, "cancelled": 0,
+        },
+        "requested_by": actor, "reason": "rack-7", "created_at": "2026-11-21T09:10:44.000Z",
+        "updated_at": "2026-11-21T09:15:00.000Z", "generation": 3, "limit": 4, "control_by": actor,
+        "control_since": "2026-11-21T09:10:44.000Z", "time_left": left,
+        "stopped": if stopped > 0 { vec![stopped_job] } else { vec![] },
+        "moving": if running > 0 { vec![job_row()] } else { vec![] },
+        "actions": ["pause", "cancel"], "correlation_id": "0190c2a4-9999-7c3a-9b1f-2f6d1c0a5e19",
+    })
+}

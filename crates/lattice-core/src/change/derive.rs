@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{Change, Commit, JobChange, NodeAction, NodeChange, Removed, Resource};
+use crate::batch::BatchChange;
 use crate::ids::NodeId;
 use crate::job::{JobKind, JobStatus};
 use crate::node::NodeState;
@@ -95,6 +96,7 @@ pub fn derive(commit: &Commit, change: &Change) -> Derived {
     match change {
         Change::Node(change) => node(commit, change),
         Change::Job(change) => job(commit, change),
+        Change::Batch(change) => batch(commit, change),
         Change::HostFacts { .. } | Change::ProviderState(_) => Derived::default(),
         Change::Site(site) => {
             let action = created_or_updated("site", site.generation.0);
@@ -231,6 +233,7 @@ fn row(commit: &Commit, resource: Resource, action: String, before: Value, after
     let node = match &resource {
         Resource::Node(id) => Some(*id),
         Resource::Job(_)
+        | Resource::Batch(_)
         | Resource::Site(_)
         | Resource::Sku(_)
         | Resource::EnrollmentToken(_)
@@ -276,7 +279,7 @@ fn job(commit: &Commit, change: &JobChange) -> Derived {
     let resource = Resource::Job(after.id);
     let before = change.before.map_or(Value::Null, |status| json!({"status": status}));
     let picture = json!({
-        "kind": after.kind, "node": after.node, "hostname": after.hostname,
+        "kind": after.kind, "node": after.node, "hostname": after.hostname, "site": after.site, "batch": after.batch,
         "status": after.state.status, "stage": after.state.stage, "attempt": after.state.attempt,
         "round": after.state.round, "cause": change.cause,
         "failure_class": after.state.failure.as_ref().map(|failure| failure.class),
@@ -288,6 +291,16 @@ fn job(commit: &Commit, change: &JobChange) -> Derived {
     }
     let action = format!("job.{}", change.cause);
     Derived { history: None, audit: Some(audit(commit, &resource, action, before, picture)), events }
+}
+
+fn batch(commit: &Commit, change: &BatchChange) -> Derived {
+    let after = &change.after;
+    let picture = json!({
+        "site": after.site, "sku": after.sku, "status": after.status, "control": after.control,
+        "cause": change.cause, "machines": after.machines, "children": change.children,
+    });
+    let before = change.before.map_or(Value::Null, |status| json!({"status": status}));
+    row(commit, Resource::Batch(after.id), format!("onboarding.batch.{}", change.cause), before, picture)
 }
 
 /// The domain event of a job's milestone, by what it is for. spec: S5 8.0

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::{Planned, Refused, Request};
 use crate::change::{Change, Guard, NodeAction, NodeChange};
 use crate::credential::EnrollmentToken;
-use crate::ids::{Generation, NodeId, TokenId};
+use crate::ids::{BatchId, Generation, NodeId, TokenId};
 use crate::job::{JobInput, NewJob};
 use crate::node::{Availability, Node, NodeClass, NodeState, OnboardingMode, Status};
 use crate::site::{MaasSettings, Site, SiteProfile, SiteProvider, SiteStatus};
@@ -22,6 +22,8 @@ pub struct NewNode<'a> {
     pub hostname: String,
     /// Its default class.
     pub class: NodeClass,
+    /// Part of which batch.
+    pub batch: Option<BatchId>,
 }
 
 /// What a MAAS site needs to know of a machine besides.
@@ -57,7 +59,7 @@ pub fn manual(request: &Request, new: &NewNode, token: &DrawnToken) -> Result<Pl
     }
     let mut node = row(request, new, OnboardingMode::Manual, Status::BootstrapIssued)?;
     let input = JobInput::OnboardManual { hostname: node.hostname.clone() };
-    let mut job = NewJob { node: &node, site: new.site, input, batch: None }.build(request);
+    let mut job = NewJob { node: &node, site: new.site, input, batch: new.batch }.build(request);
     node.owning_job = Some(job.id);
     let issued = EnrollmentToken {
         id: TokenId::generate(request.ids, request.now),
@@ -105,7 +107,7 @@ pub fn maas(request: &Request, new: &NewNode, machine: MaasMachine<'_>) -> Resul
     let pxe_mac = pxe_mac.map(str::to_ascii_lowercase);
     let input =
         JobInput::OnboardMaas { hostname: node.hostname.clone(), ipmi_ip: address.to_string(), pxe_mac, settings };
-    let job = NewJob { node: &node, site: new.site, input, batch: None }.build(request);
+    let job = NewJob { node: &node, site: new.site, input, batch: new.batch }.build(request);
     node.owning_job = Some(job.id);
     let bmc = Guard::BmcAddressFree { site: new.site.id, address: address.to_string() };
     let mut planned = onboarding(request, new, node, job);
@@ -126,7 +128,7 @@ pub fn lxd(request: &Request, new: &NewNode) -> Result<Planned, Refused> {
     }
     let mut node = row(request, new, OnboardingMode::Lxd, Status::Enrolling)?;
     let input = JobInput::OnboardLxd { hostname: node.hostname.clone() };
-    let job = NewJob { node: &node, site: new.site, input, batch: None }.build(request);
+    let job = NewJob { node: &node, site: new.site, input, batch: new.batch }.build(request);
     node.owning_job = Some(job.id);
     Ok(onboarding(request, new, node, job))
 }

@@ -99,6 +99,27 @@ pub fn act(
     Ok(Some(Planned { commit, node: node.id, job: Some(job.id), effects: Vec::new() }))
 }
 
+/// Starts a job that waited for permits; none when it was started, or is over.
+///
+/// # Errors
+/// Its node cannot follow.
+pub fn start(request: &Request, job: &Job, node: &Node, site: &Site) -> Result<Option<Vec<Change>>, ActRefused> {
+    let flow = flow_for(&job.input, site);
+    let Some(state) = step(&flow, &job.state, &Input::Start, request.now)? else { return Ok(None) };
+    let mut changes = Vec::new();
+    if let Some(change) = follow(request, &flow, job, &state, node)? {
+        changes.push(Change::Node(Box::new(change)));
+    }
+    changes.push(Change::Job(Box::new(JobChange {
+        after: Job { started_at: Some(request.now), ..successor(job, state, request.now) },
+        before: Some(job.state.status),
+        cause: "started".to_owned(),
+        stage_events: Vec::new(),
+        visible: true,
+    })));
+    Ok(Some(changes))
+}
+
 fn successor(job: &Job, state: JobState, now: Timestamp) -> Job {
     let finished_at = state.status.is_terminal().then_some(now);
     // An action on a live job fences its turn off, but the lease stays until it ends: what follows begins after it.

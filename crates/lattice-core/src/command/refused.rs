@@ -1,7 +1,8 @@
 //! Why a command was refused.
 
+use crate::batch::BatchStatus;
 use crate::explain::{Code, Explain, NextAction};
-use crate::ids::JobId;
+use crate::ids::{BatchId, JobId};
 use crate::job::{JobKind, JobStatus};
 use crate::node::machine;
 use crate::node::{HoldKind, NodeState};
@@ -23,6 +24,16 @@ pub enum Refused {
         kind: JobKind,
         /// Where it stands.
         status: JobStatus,
+    },
+    /// The batch is over, or was cancelled: nothing more can be asked of it.
+    #[error("batch {batch} is {status}: it cannot be asked to {asked}")]
+    BatchOver {
+        /// Which batch.
+        batch: BatchId,
+        /// Where it stands.
+        status: BatchStatus,
+        /// What was asked.
+        asked: super::batch::BatchAction,
     },
     /// There is nothing to resume.
     #[error("{hostname} is {state}: no lifecycle job of it is in progress")]
@@ -95,6 +106,7 @@ impl Explain for Refused {
         match self {
             Self::State(refused) => refused.code(),
             Self::Busy { .. } => Code::NodeBusy,
+            Self::BatchOver { .. } => Code::BatchOver,
             Self::NothingToResume { .. } | Self::NotBootstrapping { .. } => Code::NodeState,
             Self::SiteDisabled { .. } | Self::ProfileDisabled { .. } => Code::SiteDisabled,
             Self::WrongSiteKind { .. } | Self::Invalid { .. } => Code::Invalid,
@@ -106,6 +118,9 @@ impl Explain for Refused {
         match self {
             Self::State(refused) => refused.because(),
             Self::Busy { job, .. } => vec![format!("job {job} owns it until it ends or is cancelled")],
+            Self::BatchOver { status, .. } => {
+                vec![format!("a batch that is {status} starts nothing more; what it did stays as it is")]
+            }
             Self::NothingToResume { .. } => {
                 vec!["only draining and removing nodes, and failed jobs, resume".to_owned()]
             }
@@ -144,6 +159,12 @@ impl Explain for Refused {
                     "freezes it until a person decides",
                 ),
             ],
+            Self::BatchOver { batch, .. } => {
+                vec![NextAction::run(
+                    format!("lattice onboarding batch show {batch}"),
+                    "shows its machines, and what may be asked of each",
+                )]
+            }
             Self::NothingToResume { hostname, .. }
             | Self::NotBootstrapping { hostname, .. }
             | Self::NoSuchHold { hostname, .. } => {

@@ -124,6 +124,11 @@ pub const ARTICLES: &[Article] = &[
         "No fresh observation proves a later state, so there is nothing to adopt.",
         "Make sure that the provider can be reached (`lattice site probe SITE`), then repeat.",
     ),
+    article(
+        Code::BatchOver,
+        "The batch is over, or it was cancelled: it starts nothing more, and nothing was changed.",
+        "`lattice onboarding batch show BATCH` lists its machines; each can be resumed or cancelled by itself.",
+    ),
     article(Code::SiteDisabled, "The site takes no new work.", "`lattice site enable SITE`, or choose another site."),
     article(
         Code::SiteCredentials,

@@ -89,6 +89,8 @@ pub struct MaasPolicy {
     pub auto_claim_single_new_machine: bool,
     /// Onboardings of one batch that run at once.
     pub batch_max_parallel: u32,
+    /// Onboardings of the whole site that run at once before machines of batches wait.
+    pub site_max_parallel: u32,
     /// Infra-owned first-boot bundle.
     pub site_bootstrap_bundle_ref: Option<String>,
     /// Life of an enrolment token, in seconds.
@@ -122,6 +124,7 @@ impl Default for MaasPolicy {
             max_deploy_retry_attempts: 1,
             auto_claim_single_new_machine: false,
             batch_max_parallel: 10,
+            site_max_parallel: 100,
             site_bootstrap_bundle_ref: None,
             enrollment_token_ttl_seconds: 7_200,
             discovery_timeout_ms: 15 * 60_000,
@@ -219,7 +222,7 @@ const fn knob(name: &'static str, kind: KnobKind, about: &'static str) -> Knob {
 const WAIT: KnobKind = KnobKind::Millis { least: 1_000, most: 86_400_000 };
 
 /// Every knob, in the order of S5 3.6, then ours. A test compares their names with the type's.
-pub const KNOBS: [Knob; 18] = [
+pub const KNOBS: [Knob; 19] = [
     knob("strict_pxe_preflight", KnobKind::Flag, "without a subnet on the PXE interface the onboarding stops"),
     knob("enable_phase2_roce", KnobKind::Flag, "RoCE addresses are applied, and routed on the host"),
     knob("require_hw_sync", KnobKind::Flag, "a node is onboarded only when MAAS receives its hardware sync"),
@@ -229,6 +232,14 @@ pub const KNOBS: [Knob; 18] = [
     knob("max_deploy_retry_attempts", KnobKind::Count { least: 0, most: 5 }, "how often it is deployed again"),
     knob("auto_claim_single_new_machine", KnobKind::Flag, "the only New machine is taken when nothing else matches"),
     knob("batch_max_parallel", KnobKind::Count { least: 1, most: 1_000 }, "onboardings of one batch at once"),
+    Knob {
+        scope: KnobScope::Site,
+        ..knob(
+            "site_max_parallel",
+            KnobKind::Count { least: 1, most: 10_000 },
+            "onboardings of the whole site at once, before machines of batches wait",
+        )
+    },
     knob("site_bootstrap_bundle_ref", KnobKind::Text, "the site's own first-boot bundle, run before ours"),
     knob(
         "enrollment_token_ttl_seconds",

@@ -52,7 +52,7 @@ pub struct ProfileSettings {
     /// Interface of a node on the PXE network; absent: the site's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_pxe_iface: Option<String>,
-    /// Behaviour, whole. `poll_interval_ms` is the site's and not looked at here.
+    /// Behaviour, whole. `poll_interval_ms` and `site_max_parallel` are the site's and not looked at here.
     #[serde(default)]
     pub policy: MaasPolicy,
 }
@@ -95,7 +95,11 @@ impl MaasSettings {
             pxe_iface: text(own.and_then(|own| own.pxe_iface.as_ref()), &site.pxe_iface),
             pxe_vlan_vid: own.and_then(|own| own.pxe_vlan_vid).unwrap_or(site.pxe_vlan_vid),
             node_pxe_iface: text(own.and_then(|own| own.node_pxe_iface.as_ref()), &site.node_pxe_iface),
-            policy: MaasPolicy { poll_interval_ms: site.policy.poll_interval_ms, ..policy },
+            policy: MaasPolicy {
+                poll_interval_ms: site.policy.poll_interval_ms,
+                site_max_parallel: site.policy.site_max_parallel,
+                ..policy
+            },
         }
     }
 
@@ -107,7 +111,11 @@ impl MaasSettings {
             pxe_iface: self.pxe_iface.clone(),
             pxe_vlan_vid: self.pxe_vlan_vid,
             node_pxe_iface: self.node_pxe_iface.clone(),
-            policy: MaasPolicy { poll_interval_ms: site.policy.poll_interval_ms, ..self.policy.clone() },
+            policy: MaasPolicy {
+                poll_interval_ms: site.policy.poll_interval_ms,
+                site_max_parallel: site.policy.site_max_parallel,
+                ..self.policy.clone()
+            },
             ..site.clone()
         }
     }

@@ -36,6 +36,7 @@ fn resource(kind: &str, id: &str) -> Answer<Resource> {
     match kind {
         "node" => id.parse().map(Resource::Node).map_err(|_| bad()),
         "job" => id.parse().map(Resource::Job).map_err(|_| bad()),
+        "batch" => id.parse().map(Resource::Batch).map_err(|_| bad()),
         "site" => id.parse().map(Resource::Site).map_err(|_| bad()),
         "enrollment_token" => id.parse().map(Resource::EnrollmentToken).map_err(|_| bad()),
         "api_token" => id.parse().map(Resource::ApiToken).map_err(|_| bad()),
@@ -43,7 +44,7 @@ fn resource(kind: &str, id: &str) -> Answer<Resource> {
         "system" => Ok(Resource::System(id.to_owned())),
         _ => Err(Refusal::malformed(
             "resource_kind",
-            "must be node, job, site, sku, enrollment_token, api_token or system",
+            "must be node, job, batch, site, sku, enrollment_token, api_token or system",
         )),
     }
 }

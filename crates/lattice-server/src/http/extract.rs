@@ -255,7 +255,11 @@ impl<B: Send + Sync> Write<B> {
 }
 
 fn conflict(resource: &str, have: &str) -> Refusal {
-    if resource.starts_with("hostname") || resource.starts_with("site name") || resource.starts_with("provider_ref") {
+    if resource.starts_with("hostname")
+        || resource.starts_with("site name")
+        || resource.starts_with("provider_ref")
+        || resource.starts_with("BMC address")
+    {
         return Refusal::new(Code::Taken, format!("{resource} is taken by {have}"));
     }
     if resource.starts_with("live job") {

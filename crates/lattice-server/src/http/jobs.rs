@@ -41,7 +41,9 @@ pub async fn page(app: &App, query: JobQuery) -> Answer<Page<JobRow>> {
         node: query.node_id,
         site: query.site_id,
         batch: query.batch_id,
-        stage: None,
+        stage: query.stage,
+        failure_class: query.failure_class,
+        hostname_prefix: query.hostname_prefix.map(|prefix| prefix.to_ascii_lowercase()),
     };
     let page = app.store.jobs(&filter, &page_request(query.cursor, query.limit)?).await?;
     let items = page.items.into_iter().map(row_of_summary).collect();

@@ -93,6 +93,7 @@ pub async fn create(State(app): State<App>, write: Write<CreateNode>) -> Answer<
         sku: &sku,
         hostname: body.hostname.clone(),
         class: body.class.unwrap_or_default(),
+        batch: None,
     };
     let request = write.request(&*app.ids, &body.reason);
     let planned = create::manual(&request, &new, &drawn)?;

@@ -4,14 +4,18 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
+use lattice_api::job::JobView;
 use lattice_api::job::{ActOnJob, JobActionAnswer, JobQuery, JobRow};
-use lattice_api::onboarding::{CreateOnboarding, OnboardingAccepted, OnboardingView};
+use lattice_api::onboarding::{CreateOnboarding, Diagnostics, OnboardingAccepted, OnboardingView, TokenState};
 use lattice_api::page::Page;
 use lattice_core::command::create;
+use lattice_core::credential::EnrollmentToken;
 use lattice_core::explain::{Code, NextAction};
+use lattice_core::explanation;
 use lattice_core::ids::{JobId, NodeId, ProfileId};
 use lattice_core::job::{Job, JobInput, JobKind, JobStatus};
 use lattice_core::site::{Site, SiteProfile, SiteProvider};
+use lattice_core::time::Timestamp;
 
 use super::App;
 use super::extract::{Committed, Earlier, Query, Write};
@@ -42,6 +46,7 @@ pub async fn create(State(app): State<App>, write: Write<CreateOnboarding>) -> A
         sku: &sku,
         hostname: body.hostname.clone(),
         class: body.class.unwrap_or_default(),
+        batch: None,
     };
     let request = write.request(&*app.ids, &body.reason);
     let planned = match &site.provider {
@@ -126,7 +131,22 @@ fn by_hand(site: &Site, body: &CreateOnboarding) -> Refusal {
 /// One onboarding with its stages. spec: S5 4.2.1
 pub async fn get(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<OnboardingView>> {
     let job = onboarding(&app, &id).await?;
+    let last_error = job.state.failure.clone();
+    let explained = explanation::job(&job, app.clock.now());
     let view = jobs::view(&app, job).await?;
+    let token = match view.outputs.token {
+        Some(token) => app.store.enrollment_token(token).await?,
+        None => None,
+    };
+    let now = app.clock.now();
+    let diagnostics = Diagnostics {
+        failure_class: last_error.as_ref().map(|error| error.class),
+        error_code: last_error.as_ref().map(|error| error.error_code.clone()),
+        error_message: last_error.map(|error| error.message),
+        enrollment_token: token.map(|token| token_state(&token, now)),
+        recommended_actions: explained.next.into_iter().map(Into::into).collect(),
+        ..diagnostics(&view)
+    };
     let (flow, ipmi_ip, pxe_mac, profile) = match view.input {
         JobInput::OnboardMaas { ipmi_ip, pxe_mac, settings, .. } => ("maas", Some(ipmi_ip), pxe_mac, settings.profile),
         JobInput::OnboardLxd { .. } => ("lxd", None, None, None),
@@ -147,6 +167,8 @@ pub async fn get(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<
         profile,
         provider_ref: view.outputs.provider_ref,
         requested_by: view.requested_by.name,
+        workflow_id: view.row.id,
+        diagnostics,
         status: view.row.status,
         current_stage: view.row.stage.to_string(),
         current_attempt: view.row.attempt,
@@ -159,6 +181,44 @@ pub async fn get(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<
         actions: view.actions,
         events: view.events,
     }))
+}
+
+/// What the job's own row tells. spec: S5 4.5, 4.12
+fn diagnostics(view: &JobView) -> Diagnostics {
+    let outputs = &view.outputs;
+    let warnings = view.warnings.iter().map(|warning| format!("{}: {}", warning.stage, warning.message));
+    Diagnostics {
+        failure_class: None,
+        error_code: None,
+        error_message: None,
+        retry_count: view.row.attempt,
+        deploy_ip_addresses: match &view.observed {
+            Some(observed) if outputs.deployed => observed.addresses.clone(),
+            Some(_) | None => Vec::new(),
+        },
+        observed: view.observed.clone(),
+        boot_disk: outputs.boot_disk.clone(),
+        power_credentials: outputs.power_credentials.clone(),
+        roce_applied: outputs.roce_applied,
+        cloud_init_rendered: outputs.user_data_sha256.is_some(),
+        deploy_failure: outputs.deploy_failure.clone(),
+        ssh_address: outputs.ssh_address.clone(),
+        enrollment_token: None,
+        warnings: warnings.chain(outputs.warnings.iter().cloned()).collect(),
+        recommended_actions: Vec::new(),
+    }
+}
+
+fn token_state(token: &EnrollmentToken, now: Timestamp) -> TokenState {
+    if token.used_at.is_some() {
+        TokenState::Used
+    } else if token.revoked_at.is_some() {
+        TokenState::Revoked
+    } else if now >= token.expires_at {
+        TokenState::Expired
+    } else {
+        TokenState::Issued
+    }
 }
 
 /// `POST /onboardings/{id}/{action}`. spec: S5 4.15

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
+use lattice_core::batch::Batch;
 use lattice_core::command::node::Known;
-use lattice_core::ids::{JobId, NodeId, SiteId};
+use lattice_core::explain::{Code, NextAction};
+use lattice_core::ids::{BatchId, JobId, NodeId, SiteId};
 use lattice_core::job::Job;
 use lattice_core::node::health;
 use lattice_core::node::machine::Health;
@@ -48,6 +50,16 @@ pub async fn find_sku(app: &App, name: &str) -> Answer<Sku> {
 pub async fn find_job(app: &App, text: &str) -> Answer<Job> {
     let id: JobId = parse_id("job", text)?;
     app.store.job(id).await?.ok_or_else(|| Refusal::not_found("job", text))
+}
+
+/// The batch of that id.
+pub async fn find_batch(app: &App, text: &str) -> Answer<Batch> {
+    let missing = || {
+        Refusal::new(Code::NotFound, format!("no batch has the id `{}`", text.chars().take(80).collect::<String>()))
+            .next(NextAction::run("lattice onboarding batch list", "shows those that there are"))
+    };
+    let id: BatchId = text.parse().map_err(|_| missing())?;
+    app.store.batch(id).await?.ok_or_else(missing)
 }
 
 /// Names of all sites.

@@ -1,6 +1,10 @@
 //! Every route of the API, with who may use it.
 
 use lattice_api::audit::{AuditEntry, AuditQuery, AuditVerification};
+use lattice_api::batch::{
+    ActOnBatch, BatchAccepted, BatchActionAnswer, BatchLogLine, BatchLogQuery, BatchQuery, BatchRow, BatchView,
+    CreateBatch,
+};
 use lattice_api::event::{EventPage, EventQuery};
 use lattice_api::explanation::Explanation;
 use lattice_api::fleet::{Fleet, StageStatsList};
@@ -21,8 +25,8 @@ use lattice_core::actor::Role;
 
 use super::surface::{Access, Route, Surface};
 use super::{
-    audit, backup, events, fleet, holds, jobs, node_verbs, nodes, onboardings, server, site_credentials, sites, skus,
-    timeline, tokens,
+    audit, backup, batches, events, fleet, holds, jobs, node_verbs, nodes, onboardings, server, site_credentials, sites,
+    skus, timeline, tokens,
 };
 use crate::metrics::OPENMETRICS;
 
@@ -35,7 +39,7 @@ const ADMIN: Access = Access::Least(Role::PlatformAdmin);
 pub fn surface() -> Surface {
     let surface = Surface::default();
     let surface = site_routes(sku_routes(node_writes(node_reads(surface))));
-    server_routes(admin_routes(job_routes(onboarding_routes(surface))))
+    server_routes(admin_routes(job_routes(batch_routes(onboarding_routes(surface)))))
 }
 
 fn node_reads(surface: Surface) -> Surface {
@@ -228,6 +232,44 @@ fn onboarding_routes(surface: Surface) -> Surface {
                 .takes::<ActOnJob>()
                 .answers::<JobActionAnswer>(200, "What it came to"),
             onboardings::act,
+        )
+}
+
+fn batch_routes(surface: Surface) -> Surface {
+    surface
+        .route(
+            Route::get("/api/v1/admin/onboardings/batch", READ, "Batches of onboardings, newest first")
+                .query::<BatchQuery>()
+                .answers::<Page<BatchRow>>(200, "One page"),
+            batches::list,
+        )
+        .route(
+            Route::post("/api/v1/admin/onboardings/batch", ADMIN, "Onboard many machines: all are accepted, or none")
+                .takes::<CreateBatch>()
+                .answers::<BatchAccepted>(202, "Accepted"),
+            batches::create,
+        )
+        .route(
+            Route::get("/api/v1/admin/onboardings/batch/{id}", READ, "A batch with its progress")
+                .answers::<BatchView>(200, "The batch"),
+            batches::get,
+        )
+        .route(
+            Route::get("/api/v1/admin/onboardings/batch/{id}/explain", READ, "Why a batch is not moving")
+                .answers::<Explanation>(200, "The explanation"),
+            batches::explain,
+        )
+        .route(
+            Route::get("/api/v1/admin/onboardings/batch/{id}/log", READ, "What happened to its machines, newest first")
+                .query::<BatchLogQuery>()
+                .answers::<Page<BatchLogLine>>(200, "One page"),
+            batches::log,
+        )
+        .route(
+            Route::post("/api/v1/admin/onboardings/batch/{id}/{action}", ADMIN, "Pause, resume or cancel a batch")
+                .takes::<ActOnBatch>()
+                .answers::<BatchActionAnswer>(200, "What it came to"),
+            batches::act,
         )
 }
 

@@ -1,6 +1,7 @@
 //! The API without sockets: requests go straight into the router, the store is in memory.
 
 mod bad_input;
+mod batches;
 mod events;
 mod fixture;
 mod machines;

@@ -2,6 +2,7 @@
 
 use askama::Template;
 use askama::filters::HtmlSafe;
+use lattice_api::batch::BatchAction;
 use lattice_api::error::{ApiCall, NextStep, call_of};
 use lattice_api::job::JobAction;
 use lattice_api::node::NodeVerb;
@@ -158,6 +159,7 @@ fn link_of(command: &str) -> Option<PageLink> {
         ["lattice", "explain" | "get", "node", name, ..] | ["lattice", "node", "status" | "get", name, ..] => {
             ("nodes", name)
         }
+        ["lattice", "explain", "batch", name] | ["lattice", "onboarding", "batch", "show", name] => ("batches", name),
         ["lattice", "explain" | "get", "job", name, ..] | ["lattice", "job", "status" | "get", name, ..] => {
             ("jobs", name)
         }
@@ -202,6 +204,10 @@ fn label_of(call: &ApiCall) -> Option<(String, Manner)> {
             let verb: NodeVerb = verb.parse().ok()?;
             let urgent = call.body.as_ref().and_then(|body| body.get("urgent")).is_some();
             Some((verb_words(verb).0.to_owned(), manner_of(verb, urgent)))
+        }
+        ["onboardings", "batch", _, word] => {
+            let (label, _, manner) = batch_words(word.parse().ok()?);
+            Some((label.to_owned(), manner))
         }
         ["jobs", _, word] => {
             let action = actions().find(|action| action.verb() == *word)?;
@@ -248,6 +254,31 @@ pub fn job_button(action: JobAction, job: impl std::fmt::Display, shell: &Shell)
         blanks: Vec::new(),
         choices: Vec::new(),
         allowed: shell.may_act(),
+    }
+}
+
+/// An action that a batch's status allows.
+pub fn batch_button(action: BatchAction, batch: impl std::fmt::Display, shell: &Shell) -> Button {
+    let (label, effect, manner) = batch_words(action);
+    Button {
+        label: label.to_owned(),
+        command: format!("lattice onboarding batch {action} {batch}"),
+        call: post(format!("/api/v1/admin/onboardings/batch/{batch}/{action}")),
+        effect: effect.to_owned(),
+        manner,
+        blanks: Vec::new(),
+        choices: Vec::new(),
+        allowed: shell.may_act(),
+    }
+}
+
+const fn batch_words(action: BatchAction) -> (&'static str, &'static str, Manner) {
+    match action {
+        BatchAction::Pause => ("Pause", "no further machine is started; those that run go on", Manner::Plain),
+        BatchAction::Resume => ("Resume", "its machines start again as permits become free", Manner::Plain),
+        BatchAction::Cancel => {
+            ("Cancel…", "machines that are not done are undone as far as each one's rule says", Manner::Asks)
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use lattice_core::ids::{EventSeq, JobId, NodeId};
 use lattice_core::job::StageName;
 
 use super::audit::AuditPage;
+use super::batches::{BatchPage, BatchesFilter, BatchesPage};
 use super::fleet::{Filter, FleetPage, FleetParts, MAP_NODES, PROGRESS_JOBS};
 use super::job::{JobPage, JobParts, JobSection};
 use super::jobs::{JobsFilter, JobsPage};
@@ -27,7 +28,9 @@ use super::statics::{CONTENT_SECURITY_POLICY, FILES};
 use crate::auth::authenticate;
 use crate::error::{Answer, Refusal};
 use crate::http::extract::Query;
-use crate::http::{App, audit as audits, fleet as fleets, jobs as job_list, nodes, sites as site_list, timeline};
+use crate::http::{
+    App, audit as audits, batches as batch_list, fleet as fleets, jobs as job_list, nodes, sites as site_list, timeline,
+};
 
 /// The script asks for the changing part alone.
 const FRAGMENT: &str = "x-lattice-fragment";
@@ -258,6 +261,27 @@ pub async fn job(visit: Visit, Path(id): Path<String>) -> Response {
         .await
 }
 
+/// Batches.
+pub async fn batches(visit: Visit, axum::extract::Query(filter): axum::extract::Query<BatchesFilter>) -> Response {
+    visit
+        .answer(Section::Batches, "Batches", |app, shell| async move {
+            let page = batch_list::page(&app, filter.query()).await?;
+            Ok(BatchesPage::of(shell, &filter, page.items, page.next))
+        })
+        .await
+}
+
+/// One batch.
+pub async fn batch(visit: Visit, Path(id): Path<String>) -> Response {
+    visit
+        .answer(Section::Batches, "Batch", |app, shell| async move {
+            let Json(view) = batch_list::get(State(app.clone()), Path(id.clone())).await?;
+            let Json(explanation) = batch_list::explain(State(app), Path(id)).await?;
+            Ok(BatchPage::of(shell, view, explanation))
+        })
+        .await
+}
+
 /// Sites.
 pub async fn sites(visit: Visit) -> Response {
     visit
@@ -358,6 +382,24 @@ impl Parts for JobPage {
 }
 
 impl Parts for JobsPage {
+    fn whole(&self) -> askama::Result<String> {
+        self.render()
+    }
+    fn main_part(&self) -> askama::Result<String> {
+        self.as_main().render()
+    }
+}
+
+impl Parts for BatchesPage {
+    fn whole(&self) -> askama::Result<String> {
+        self.render()
+    }
+    fn main_part(&self) -> askama::Result<String> {
+        self.as_main().render()
+    }
+}
+
+impl Parts for BatchPage {
     fn whole(&self) -> askama::Result<String> {
         self.render()
     }

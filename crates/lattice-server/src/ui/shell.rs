@@ -13,6 +13,8 @@ pub enum Section {
     Fleet,
     /// Jobs.
     Jobs,
+    /// Batches of onboardings.
+    Batches,
     /// Sites.
     Sites,
     /// The audit.
@@ -26,6 +28,7 @@ impl Section {
         match self {
             Self::Fleet => ("/ui/", "Fleet"),
             Self::Jobs => ("/ui/jobs", "Jobs"),
+            Self::Batches => ("/ui/batches", "Batches"),
             Self::Sites => ("/ui/sites", "Sites"),
             Self::Audit => ("/ui/audit", "Audit"),
             Self::Outside => ("/ui/login", "Sign in"),
@@ -70,7 +73,7 @@ impl Shell {
 
     /// The entries that this caller can open.
     pub fn nav(&self) -> Vec<NavEntry> {
-        let all = [Section::Fleet, Section::Jobs, Section::Sites, Section::Audit];
+        let all = [Section::Fleet, Section::Jobs, Section::Batches, Section::Sites, Section::Audit];
         all.into_iter()
             .filter(|section| *section != Section::Audit || self.may_act())
             .map(|section| {

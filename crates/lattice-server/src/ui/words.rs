@@ -8,6 +8,7 @@ use askama::filters::HtmlSafe;
 use lattice_api::fleet::Severity;
 use lattice_api::job::StageProgress;
 use lattice_api::node::TimelineSource;
+use lattice_core::batch::BatchStatus;
 use lattice_core::job::JobStatus;
 use lattice_core::node::{Availability, Status};
 use lattice_core::site::SiteStatus;
@@ -74,6 +75,17 @@ pub const fn of_job(status: &JobStatus) -> Tone {
     }
 }
 
+/// What a batch's status means.
+pub const fn of_batch(status: &BatchStatus) -> Tone {
+    match status {
+        BatchStatus::Completed => Tone::Ok,
+        BatchStatus::Pending | BatchStatus::Running => Tone::Info,
+        BatchStatus::Paused | BatchStatus::Cancelling | BatchStatus::PartialFailure => Tone::Warn,
+        BatchStatus::Failed => Tone::Bad,
+        BatchStatus::Cancelled => Tone::Off,
+    }
+}
+
 /// What an incident's severity means.
 pub const fn of_severity(severity: &Severity) -> Tone {
     match severity {
@@ -130,6 +142,7 @@ impl HtmlSafeWord for Status {}
 impl HtmlSafeWord for Availability {}
 impl HtmlSafeWord for JobStatus {}
 impl HtmlSafeWord for SiteStatus {}
+impl HtmlSafeWord for BatchStatus {}
 
 impl<T: fmt::Display> fmt::Display for Pill<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

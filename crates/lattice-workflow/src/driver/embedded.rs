@@ -3,13 +3,12 @@
 //! A waiting job is an entry of a heap, not a task. Everything in memory is rebuilt from the rows at the start.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lattice_core::ids::{BatchId, JobId, NodeId, SiteId};
-use lattice_core::job::{Job, JobStatus, ParkedFor};
-use lattice_core::site::SiteProvider;
+use lattice_core::ids::{JobId, NodeId, SiteId};
+use lattice_core::job::{Job, ParkedFor};
 use lattice_core::time::Timestamp;
 use lattice_store::{PAGE_MAX, StoreError};
 use tokio::sync::{mpsc, oneshot};
@@ -18,6 +17,7 @@ use tracing::{error, warn};
 
 use super::ready::ReadyJobs;
 use super::sites::{Followers, Watches, follow};
+use crate::batches::Batches;
 use crate::runner::{Occasion, Runner, Turn, TurnError};
 
 /// How much a driver does at once.
@@ -29,21 +29,13 @@ pub struct DriverLimits {
     pub turns_per_site: usize,
     /// Pokes that wait to be read; senders wait beyond.
     pub pokes: usize,
-    /// Jobs of one batch that are started and not over, where the site has no policy for it.
-    pub batch_parallel: usize,
     /// Pause before a job whose turn failed for a reason of our own, or panicked, is tried again.
     pub after_failure: Duration,
 }
 
 impl Default for DriverLimits {
     fn default() -> Self {
-        Self {
-            turns: 256,
-            turns_per_site: 128,
-            pokes: 4_096,
-            batch_parallel: 10,
-            after_failure: Duration::from_secs(1),
-        }
+        Self { turns: 256, turns_per_site: 128, pokes: 4_096, after_failure: Duration::from_secs(1) }
     }
 }
 
@@ -66,6 +58,7 @@ impl EmbeddedDriver {
     pub fn start(runner: Runner, limits: DriverLimits) -> Self {
         let (pokes, receiver) = mpsc::channel(limits.pokes);
         let mut tasks = JoinSet::new();
+        tasks.spawn(Batches::new(runner.shared_tools()).run(Waker { pokes: pokes.clone() }));
         tasks.spawn(Driver::new(runner, limits, pokes.clone()).run(receiver));
         Self { pokes, _tasks: tasks }
     }
@@ -112,9 +105,8 @@ impl Waker {
 struct Slot {
     node: NodeId,
     site: SiteId,
-    batch: Option<BatchId>,
-    /// Waits for permits.
-    pending: bool,
+    /// Somebody else starts it: a child of a batch needs permits.
+    is_child: bool,
     due: Timestamp,
     queued: bool,
     running: bool,
@@ -134,7 +126,6 @@ struct Driver {
     turns: JoinSet<Ended>,
     /// Whose turn a task is: a task that panics cannot say it.
     job_of_turn: HashMap<Id, JobId>,
-    started_of_batch: HashMap<BatchId, HashSet<JobId>>,
     watches: Arc<Watches>,
     followers: Followers,
 }
@@ -151,7 +142,6 @@ impl Driver {
             ready: ReadyJobs::default(),
             turns: JoinSet::new(),
             job_of_turn: HashMap::new(),
-            started_of_batch: HashMap::new(),
             watches: Arc::default(),
             followers: Followers::default(),
         }
@@ -163,7 +153,7 @@ impl Driver {
             tokio::time::sleep(self.limits.after_failure).await;
         }
         loop {
-            self.start_turns().await;
+            self.start_turns();
             let pause = self.pause();
             tokio::select! {
                 poke = pokes.recv() => match poke {
@@ -216,23 +206,18 @@ impl Driver {
         let now = self.runner.tools().clock.now();
         let others = job.lease.as_ref().filter(|lease| lease.holder != self.runner.tools().holder);
         let due = job.state.next_at.into_iter().chain(others.map(|lease| lease.until)).max().unwrap_or(now);
-        let pending = job.state.status == JobStatus::Pending;
-        if let (Some(batch), false) = (job.batch, pending) {
-            self.started_of_batch.entry(batch).or_default().insert(job.id);
-        }
         self.by_node.insert(job.node, job.id);
         self.watch(job);
         let slot = self.slots.entry(job.id).or_insert(Slot {
             node: job.node,
             site: job.site,
-            batch: job.batch,
-            pending,
+            is_child: job.batch.is_some(),
             due,
             queued: false,
             running: false,
             woken: false,
         });
-        (slot.due, slot.pending) = (due, pending);
+        slot.due = due;
         if due <= now { self.queue(job.id) } else { self.timers.push(Reverse((due, job.id))) }
     }
 
@@ -302,49 +287,20 @@ impl Driver {
     }
 
     /// Starts the turns that the limits allow: of each site in the order in which they became ready.
-    async fn start_turns(&mut self) {
+    fn start_turns(&mut self) {
         while self.turns.len() < self.limits.turns {
             let Some((site, job)) = self.ready.start(self.limits.turns_per_site) else { break };
-            let needs = self.slots.get(&job).map(|slot| (slot.batch, slot.pending));
-            let permitted = match needs {
-                Some((batch, true)) => self.permit(job, site, batch).await,
-                Some((_, false)) | None => true,
-            };
             let Some(slot) = self.slots.get_mut(&job) else {
                 self.ready.ended(site);
                 continue;
             };
             slot.queued = false;
-            if !permitted {
-                // Its batch is full: the end of one of its siblings queues it again.
-                self.ready.ended(site);
-                continue;
-            }
             slot.running = true;
-            let occasion = Occasion { woken: std::mem::take(&mut slot.woken), permitted };
+            let occasion = Occasion { woken: std::mem::take(&mut slot.woken), permitted: !slot.is_child };
             let runner = self.runner.clone();
             let turn = self.turns.spawn(async move { (job, runner.turn(job, occasion).await) });
             self.job_of_turn.insert(turn.id(), job);
         }
-    }
-
-    /// Whether the batch has room for one more; takes the room.
-    async fn permit(&mut self, job: JobId, site: SiteId, batch: Option<BatchId>) -> bool {
-        let Some(batch) = batch else { return true };
-        let now = self.runner.tools().clock.now();
-        let parallel = match self.runner.tools().site(site, now).await {
-            Ok(Some(site)) => match &site.provider {
-                SiteProvider::Maas(maas) => maas.policy.batch_max_parallel as usize,
-                SiteProvider::Manual | SiteProvider::Lxd(_) => self.limits.batch_parallel,
-            },
-            Ok(None) | Err(_) => self.limits.batch_parallel,
-        };
-        let started = self.started_of_batch.entry(batch).or_default();
-        if started.len() < parallel.max(1) || started.contains(&job) {
-            started.insert(job);
-            return true;
-        }
-        false
     }
 
     /// A defect of ours ended a turn: the job stands where its row says, and is tried again like after any failure of
@@ -372,9 +328,6 @@ impl Driver {
         self.turn_over(job);
         match outcome {
             Ok(Turn::Sleep { until, job: row }) => {
-                if let Some(slot) = self.slots.get_mut(&job) {
-                    slot.pending = row.state.status == JobStatus::Pending;
-                }
                 self.watch(&row);
                 self.sleep(job, until);
             }
@@ -413,18 +366,6 @@ impl Driver {
         let Some(slot) = self.slots.remove(&job) else { return };
         if self.by_node.get(&slot.node) == Some(&job) {
             self.by_node.remove(&slot.node);
-        }
-        let Some(batch) = slot.batch else { return };
-        let is_empty = self.started_of_batch.get_mut(&batch).is_some_and(|started| {
-            started.remove(&job);
-            started.is_empty()
-        });
-        if is_empty {
-            self.started_of_batch.remove(&batch);
-        }
-        let waiting = self.slots.iter().find(|(_, slot)| slot.batch == Some(batch) && slot.pending && !slot.queued);
-        if let Some(next) = waiting.map(|(id, _)| *id) {
-            self.queue(next);
         }
     }
 }

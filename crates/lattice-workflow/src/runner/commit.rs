@@ -155,7 +155,8 @@ impl Work {
             match change {
                 Change::Job(change) => self.adopt(*change),
                 Change::Node(change) => self.node = change.after,
-                Change::HostFacts { .. }
+                Change::Batch(_)
+                | Change::HostFacts { .. }
                 | Change::ProviderState(_)
                 | Change::Site(_)
                 | Change::Sku(_)

@@ -7,7 +7,7 @@ use deadpool_postgres::Object;
 use futures_util::future::try_join_all;
 use lattice_core::change::Change;
 use lattice_core::ids::{
-    ApiTokenId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, OverrideId, ProfileId, RoceId, SiteId, TokenId,
+    ApiTokenId, BatchId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, OverrideId, ProfileId, RoceId, SiteId, TokenId,
 };
 use lattice_core::node::{NodeState, Status};
 use tokio_postgres::Row;
@@ -79,6 +79,7 @@ impl Preloaded {
                 self.rows.insert(key, Head { generation, node: Some(node) });
             }
             About::Jobs => self.version(RowKey::Job(JobId::new(r.id()?)), r.generation()?),
+            About::Batches => self.version(RowKey::Batch(BatchId::new(r.id()?)), r.generation()?),
             About::Sites => self.version(RowKey::Site(SiteId::new(r.id()?)), r.generation()?),
             About::EnrollmentTokens => self.version(RowKey::EnrollmentToken(TokenId::new(r.id()?)), r.generation()?),
             About::ApiTokens => self.version(RowKey::ApiToken(ApiTokenId::new(r.id()?)), r.generation()?),
@@ -218,6 +219,7 @@ impl Transaction for Preloaded {
                     RowKey::Sku(_)
                     | RowKey::Node(_)
                     | RowKey::Job(_)
+                    | RowKey::Batch(_)
                     | RowKey::EnrollmentToken(_)
                     | RowKey::ApiToken(_) => {}
                 }
@@ -231,7 +233,8 @@ impl Transaction for Preloaded {
                 self.holds(UniqueKey::ApiHash(token.hash.clone()), token.id.uuid());
                 self.version(RowKey::ApiToken(token.id), token.generation);
             }
-            Change::Sku(_)
+            Change::Batch(_)
+            | Change::Sku(_)
             | Change::HostFacts { .. }
             | Change::ProviderState(_)
             | Change::Refusal { .. }
@@ -255,6 +258,7 @@ enum About {
     Leases,
     Nodes,
     Jobs,
+    Batches,
     Sites,
     EnrollmentTokens,
     ApiTokens,
@@ -288,6 +292,7 @@ impl About {
                 WHERE id = ANY($1)"
             }
             Self::Jobs => "SELECT id, generation FROM jobs WHERE id = ANY($1)",
+            Self::Batches => "SELECT id, generation FROM batches WHERE id = ANY($1)",
             Self::Sites => "SELECT id, generation FROM sites WHERE id = ANY($1)",
             Self::EnrollmentTokens => "SELECT id, generation FROM enrollment_tokens WHERE id = ANY($1)",
             Self::ApiTokens => "SELECT id, generation FROM api_tokens WHERE id = ANY($1)",
@@ -375,6 +380,7 @@ fn questions(needs: Needs) -> Vec<Question> {
         match key {
             RowKey::Node(id) => ask(About::Nodes, Some(id.uuid()), None),
             RowKey::Job(id) => ask(About::Jobs, Some(id.uuid()), None),
+            RowKey::Batch(id) => ask(About::Batches, Some(id.uuid()), None),
             RowKey::Site(id) => ask(About::Sites, Some(id.uuid()), None),
             RowKey::Sku(name) => ask(About::Skus, None, Some(name)),
             RowKey::Profile(id) => ask(About::Profiles, Some(id.uuid()), None),

@@ -26,6 +26,7 @@ pub(super) fn row(connection: &Connection, key: &RowKey) -> Result<Option<Head>,
             return Ok(rows(connection, &query, read_node)?.pop());
         }
         RowKey::Job(id) => ("SELECT generation FROM jobs WHERE id = ?1", Value::Id(id.uuid())),
+        RowKey::Batch(id) => ("SELECT generation FROM batches WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::Site(id) => ("SELECT generation FROM sites WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::Sku(name) => ("SELECT generation FROM skus WHERE name = ?1", Value::owned(name.clone())),
         RowKey::Profile(id) => ("SELECT generation FROM site_profiles WHERE id = ?1", Value::Id(id.uuid())),
