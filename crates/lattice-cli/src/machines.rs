@@ -163,7 +163,7 @@ fn record(text: &str) -> (Result<Vec<String>, String>, usize) {
             '"' if is_quoted => {
                 is_quoted = false;
                 if letters.peek().is_some_and(|(_, next)| !matches!(next, ',' | '\r' | '\n')) {
-                    return (Err("something stands behind a closing quote".to_owned()), end_of_line.max(at + 1));
+                    return (Err("something stands behind a closing quote".to_owned()), end_of_line);
                 }
             }
             '"' if field.trim().is_empty() => {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use lattice_api::event::Event;
+use lattice_core::batch::BatchCause;
 use lattice_core::change::NodeAction;
 use serde_json::{Value, json};
 use strum::VariantArray;
@@ -77,6 +78,10 @@ pub fn event_names() -> Vec<(String, String)> {
         for what in ["started", "completed", "failed", "manual_intervention_required", "cancelled"] {
             names.push((format!("node.{noun}.{what}"), format!("a job of kind {noun} reached that point")));
         }
+    }
+    for cause in BatchCause::VARIANTS {
+        let about = "a batch of onboardings reached that point; the payload has its status and counts".to_owned();
+        names.push((format!("onboarding.batch.{cause}"), about));
     }
     let rows = [
         ("job.changed", "a job changed; the payload has its status, stage, attempt and failure"),

@@ -1,17 +1,16 @@
 //! Batches over the real store: permits, pauses, cancels, failures, and a death after each commit.
 #![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
+#[allow(dead_code, reason = "each test program uses a part of it")]
 mod harness;
 
 use std::time::Duration;
 
 use harness::World;
-use lattice_core::actor::{Actor, Role};
 use lattice_core::batch::{Batch, BatchStatus, Children, status};
 use lattice_core::change::Outcome;
-use lattice_core::command::Request;
 use lattice_core::command::batch::{BatchAction, InUse, NewBatch, NewMachine, control, create};
-use lattice_core::ids::{BatchId, CorrelationId, Generation, JobId, OpId};
+use lattice_core::ids::{BatchId, Generation, JobId};
 use lattice_core::job::JobStatus;
 use lattice_core::node::{NodeClass, Status};
 use lattice_core::sku::Sku;
@@ -41,18 +40,6 @@ fn sku(world: &World) -> Sku {
     }
 }
 
-fn request(world: &World) -> Request<'_> {
-    let now = world.clock.now();
-    Request {
-        actor: Actor { name: "ops".to_owned(), role: Role::PlatformAdmin },
-        reason: "rack 7".to_owned(),
-        now,
-        ids: &*world.ids,
-        op: OpId::generate(&*world.ids, now),
-        correlation: CorrelationId::generate(&*world.ids, now),
-    }
-}
-
 impl Fleet {
     async fn of(machines: usize, max_parallel: Option<u32>) -> Self {
         let world = World::lxd().await;
@@ -71,7 +58,7 @@ impl Fleet {
             max_parallel: max,
             machines: machines.collect(),
         };
-        let planned = create(&request(world), &new, &InUse::default()).unwrap();
+        let planned = create(&world.request(), &new, &InUse::default()).unwrap();
         let outcome = world.store.commit_one(planned.commit).await.unwrap();
         assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
         (planned.batch, planned.children.into_iter().map(|child| child.job).collect())
@@ -94,7 +81,7 @@ impl Fleet {
     }
 
     async fn asks(&self, action: BatchAction) {
-        let commit = control(&request(&self.world), &self.row().await, &self.children().await, action);
+        let commit = control(&self.world.request(), &self.row().await, &self.children().await, action);
         let outcome = self.world.store.commit_one(commit.unwrap().unwrap()).await.unwrap();
         assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
     }
@@ -195,7 +182,7 @@ async fn a_pause_between_look_and_start_wins() {
     let before = fleet.row().await;
     let job = fleet.world.job(fleet.jobs[0]).await;
     let node = fleet.world.node(job.node).await;
-    let request = request(&fleet.world);
+    let request = fleet.world.request();
     let start = lattice_core::command::job::start(&request, &job, &node, &fleet.world.site).unwrap().unwrap();
     let guard = lattice_core::change::Guard::BatchGeneration { batch: before.id, have: before.generation };
     let commit = request.commit(vec![guard], start);

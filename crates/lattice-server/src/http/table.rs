@@ -25,8 +25,8 @@ use lattice_core::actor::Role;
 
 use super::surface::{Access, Route, Surface};
 use super::{
-    audit, backup, batches, events, fleet, holds, jobs, node_verbs, nodes, onboardings, server, site_credentials, sites,
-    skus, timeline, tokens,
+    audit, backup, batches, events, fleet, holds, jobs, node_verbs, nodes, onboardings, server, site_credentials,
+    sites, skus, timeline, tokens,
 };
 use crate::metrics::OPENMETRICS;
 
