@@ -13,7 +13,8 @@ use crate::actor::Actor;
 use crate::batch::BatchChange;
 use crate::credential::{ApiToken, EnrollmentToken};
 use crate::ids::{
-    ApiTokenId, BatchId, CorrelationId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, ProfileId, SiteId, TokenId,
+    ApiTokenId, BatchId, CorrelationId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, ProfileId, SiteId,
+    TokenId,
 };
 use crate::job::{Job, StageEvent};
 use crate::node::{HostFacts, Node, NodeState, ProviderState};

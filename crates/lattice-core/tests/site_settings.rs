@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use lattice_core::ids::{Generation, IdSource, OverrideId, ProfileId, SiteId, uuid_v7};
 use lattice_core::job::{JobInput, flow_for};
-use lattice_core::node::OnboardingMode;
 use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::site::maas::{KNOBS, span_seconds};
 use lattice_core::site::power_credentials::{PowerTarget, choose, selector_value};
@@ -172,7 +171,7 @@ fn a_job_keeps_the_settings_it_was_accepted_with_and_sees_a_new_address() {
     let SiteProvider::Maas(seen) = site.seen_by(&input).into_owned().provider else { panic!("a MAAS site") };
     assert_eq!((seen.distro_series.as_str(), seen.policy.deploy_timeout_ms), ("ubuntu/noble", 1_800_000));
     assert_eq!(seen.api_base_url, "http://new/MAAS");
-    let flow = flow_for(&input, OnboardingMode::Maas, &site);
+    let flow = flow_for(&input, &site);
     let waits = flow.stages.iter().find(|stage| stage.name.to_string() == "wait_for_deployed").unwrap();
     assert_eq!(waits.timeout.after.as_millis(), 1_800_000);
 }

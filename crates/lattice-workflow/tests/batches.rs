@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use harness::World;
 use lattice_core::batch::{Batch, BatchStatus, Children, status};
-use lattice_core::change::Outcome;
+use lattice_core::change::{Change, Outcome};
 use lattice_core::command::batch::{BatchAction, InUse, NewBatch, NewMachine, control, create};
 use lattice_core::ids::{BatchId, Generation, JobId};
 use lattice_core::job::JobStatus;
@@ -49,6 +49,9 @@ impl Fleet {
 
     async fn more(world: &World, prefix: &str, machines: usize, max: Option<u32>) -> (BatchId, Vec<JobId>) {
         let sku = sku(world);
+        if world.store.sku(&sku.name).await.unwrap().is_none() {
+            world.commit(vec![Change::Sku(sku.clone())], vec![]).await;
+        }
         let machines = (0..machines).map(|n| NewMachine { hostname: format!("{prefix}{n}"), ipmi_ip: None });
         let new = NewBatch {
             site: &world.site,

@@ -7,7 +7,8 @@ use deadpool_postgres::Object;
 use futures_util::future::try_join_all;
 use lattice_core::change::Change;
 use lattice_core::ids::{
-    ApiTokenId, BatchId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, OverrideId, ProfileId, RoceId, SiteId, TokenId,
+    ApiTokenId, BatchId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, OverrideId, ProfileId, RoceId, SiteId,
+    TokenId,
 };
 use lattice_core::node::{NodeState, Status};
 use tokio_postgres::Row;
