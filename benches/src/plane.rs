@@ -150,7 +150,10 @@ impl Plane {
         for some in numbers.chunks(AT_ONCE) {
             let planned = some.iter().map(|number| {
                 let hostname = format!("n{number:05}");
-                create::lxd(&request(), &create::NewNode { site, sku: &sku, hostname, class: NodeClass::Standard, batch: None })
+                create::lxd(
+                    &request(),
+                    &create::NewNode { site, sku: &sku, hostname, class: NodeClass::Standard, batch: None },
+                )
             });
             let planned = planned.collect::<Result<Vec<_>, _>>().map_err(at("plan an onboarding"))?;
             nodes.extend(planned.iter().map(|planned| planned.node));

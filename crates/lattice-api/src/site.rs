@@ -5,6 +5,7 @@
 use lattice_core::ids::{Generation, SiteId};
 pub use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::secret::Secret;
+pub use lattice_core::site::credentials::{CredentialName, SiteCredential};
 pub use lattice_core::site::{MaasPolicy, SiteProvider, SiteStatus};
 use lattice_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -61,6 +62,8 @@ pub struct SiteView {
     pub status: SiteStatus,
     /// Whether every secret that the provider needs is there.
     pub credentials_complete: bool,
+    /// What is known of each of them: where it is kept, when it was set, whether the provider took it. No values.
+    pub credentials: Vec<SiteCredential>,
     /// When it was created.
     pub created_at: Timestamp,
     /// When its row changed last.

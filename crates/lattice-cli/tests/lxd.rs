@@ -279,15 +279,15 @@ fn set_up(server: &Server, given: &Given) {
     // Another server's certificate is refused before it is kept.
     let wrong = json!({"client_certificate_pem": read("cl.crt"), "client_key_pem": read("cl.key"),
         "server_certificate_pem": read("cl.crt")});
-    let refused = server.lattice(&["site", "credentials", "lab", "--from-stdin"], &wrong.to_string());
+    let refused = server.lattice(&["site", "credentials", "set", "lab", "--from-stdin"], &wrong.to_string());
     let said = String::from_utf8_lossy(&refused.stderr);
-    eprintln!("$ lattice site credentials lab --from-stdin\n{said}");
+    eprintln!("$ lattice site credentials set lab --from-stdin\n{said}");
     assert_eq!(refused.status.code(), Some(1), "{said}");
     assert!(said.contains("certificate"), "{said}");
 
     let right = json!({"client_certificate_pem": read("cl.crt"), "client_key_pem": read("cl.key"),
         "server_certificate_pem": read("dir/server.crt")});
-    server.ok_with(&["site", "credentials", "lab", "--from-stdin"], &right.to_string());
+    server.ok_with(&["site", "credentials", "set", "lab", "--from-stdin"], &right.to_string());
     server.ok(&["site", "probe", "lab"]);
     server.ok(&["sku", "create", "any"]);
 }

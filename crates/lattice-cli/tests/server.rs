@@ -228,7 +228,7 @@ fn a_site_gets_its_credentials_from_a_file() {
     assert!(server.ok(&["site", "list"]).contains("missing"));
     assert!(server.refused(&created).contains("LAT0011"), "a name is taken once");
     let secrets = "api_token = \"a:b:c\"\ndeploy_password = \"x\"\n[power]\nuser = \"root\"\npass = \"calvin\"\n";
-    let written = server.lattice_with(&["site", "credentials", "dc1", "--from-stdin"], secrets);
+    let written = server.lattice_with(&["site", "credentials", "set", "dc1", "--from-stdin"], secrets);
     assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
     assert!(server.ok(&["site", "list"]).contains("complete"));
     assert!(server.ok(&["site", "probe", "dc1"]).contains("3.5.0"));

@@ -312,10 +312,10 @@ fn credentials_come_from_stdin_and_are_never_shown() {
     let server = Recorded::new(&[("POST /api/v1/admin/sites/dc1/credentials", &[ok(probe)])]);
     let environment = [("LATTICE_SERVER", server.address())];
     let run: Run =
-        server.lattice_with("site credentials dc1 --from-stdin", "api_token = \"a:b:hunter2\"\n", &environment);
+        server.lattice_with("site credentials set dc1 --from-stdin", "api_token = \"a:b:hunter2\"\n", &environment);
     insta::assert_snapshot!(run);
     assert_eq!(server.seen()[0].body, r#"{"api_token":"a:b:hunter2"}"#);
-    let run = server.lattice_with("site credentials dc1 --from-stdin", "api_tokn = \"hunter2\"\n", &environment);
+    let run = server.lattice_with("site credentials set dc1 --from-stdin", "api_tokn = \"hunter2\"\n", &environment);
     assert!(run.status == 1 && !run.stderr.contains("hunter2"), "{run}");
 }
 

@@ -1,12 +1,14 @@
 //! Loops that observe and decide. They meet the workflow in the store, and never call it.
 //!
 //! [`Fleet`] keeps the registry of heartbeats in step with the store's feed; [`Detector`] turns silence and late boots
-//! into transitions. Each has one `tick`, so that a simulation can drive it without tasks.
+//! into transitions; [`SecretWatch`] tells when the secret store goes and comes back. Each has one `tick`, so that a simulation can drive it without tasks.
 
 mod detector;
 mod fleet;
+mod secrets;
 mod tokens;
 
 pub use detector::{Detector, Judged};
 pub use fleet::Fleet;
+pub use secrets::{SecretWatch, Watched};
 pub use tokens::expire_bootstraps;

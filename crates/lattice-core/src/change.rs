@@ -18,6 +18,7 @@ use crate::ids::{
 };
 use crate::job::{Job, StageEvent};
 use crate::node::{HostFacts, Node, NodeState, ProviderState};
+use crate::site::credentials::{CredentialCause, SiteCredential};
 use crate::site::{PowerOverride, RoceRow, Site, SiteProfile};
 use crate::sku::Sku;
 use crate::time::Timestamp;
@@ -110,6 +111,13 @@ pub enum Change {
     Batch(Box<BatchChange>),
     /// A site row.
     Site(Box<Site>),
+    /// What is known of a site's credential; never its value.
+    SiteCredential {
+        /// The row after the change.
+        after: SiteCredential,
+        /// Why it changes.
+        cause: CredentialCause,
+    },
     /// A SKU row.
     Sku(Sku),
     /// A profile row.

@@ -63,6 +63,8 @@ pub enum Code {
     SiteCredentials = 51,
     /// The provider refused or could not be reached.
     Provider = 52,
+    /// The secret store is sealed, cannot be reached, or refuses.
+    SecretStore = 53,
     /// The enrolment token was used before.
     TokenUsed = 60,
     /// The enrolment token is too old.

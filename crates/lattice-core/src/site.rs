@@ -1,6 +1,7 @@
 //! Sites: one provider endpoint with its network and policy; secrets only by path. spec: S5 3
 
 pub mod check;
+pub mod credentials;
 pub mod discovery;
 pub mod disks;
 pub mod maas;

@@ -6,6 +6,7 @@ use lattice_core::explain::{Code, Explain, NextAction};
 use lattice_core::failure::FailureClass;
 
 use crate::message;
+use crate::secret::{SecretError, SecretTrouble};
 
 /// A call to a provider that did not give what was asked for.
 ///
@@ -104,6 +105,14 @@ pub enum ErrorKind {
         /// Which ones.
         what: String,
     },
+    /// The credential could not be had from the secret store: the provider was not asked at all.
+    #[error("{message}")]
+    NoCredential {
+        /// What kind of trouble the store has.
+        trouble: SecretTrouble,
+        /// What happened and what to do, without any secret.
+        message: String,
+    },
     /// What Lattice was given cannot be used for this call: a malformed key, address or name.
     #[error("{what}")]
     Unusable {
@@ -136,6 +145,12 @@ impl ProviderError {
         Self::new(call, ErrorKind::Malformed { what: message::bounded(&what.to_string()) })
     }
 
+    /// The secret store did not give the credential of a call.
+    pub fn no_credential(call: impl Into<String>, error: &SecretError) -> Self {
+        let message = message::bounded(&error.told());
+        Self::new(call, ErrorKind::NoCredential { trouble: error.trouble(), message })
+    }
+
     /// What Lattice was given cannot be used. The text is bounded here and must not hold a secret.
     pub fn unusable(call: impl Into<String>, what: impl std::fmt::Display) -> Self {
         Self::new(call, ErrorKind::Unusable { what: message::bounded(&what.to_string()) })
@@ -146,6 +161,10 @@ impl ProviderError {
         match &self.kind {
             ErrorKind::Unreachable { .. } | ErrorKind::Timeout { .. } => Remedy::Repeat,
             ErrorKind::RetryLater { after } => Remedy::RepeatAfter(*after),
+            ErrorKind::NoCredential { trouble, .. } => match trouble.retry_after() {
+                Some(after) => Remedy::RepeatAfter(after),
+                None => Remedy::Stop,
+            },
             ErrorKind::Ambiguous { .. } | ErrorKind::ServerFailed { .. } | ErrorKind::PowerFailed { .. } => {
                 Remedy::ReadFirst
             }
@@ -168,6 +187,7 @@ impl ProviderError {
             | ErrorKind::Ambiguous { .. }
             | ErrorKind::RetryLater { .. }
             | ErrorKind::ServerFailed { .. } => FailureClass::UpstreamTransient,
+            ErrorKind::NoCredential { trouble, .. } => trouble.class(),
             ErrorKind::PowerFailed { .. } => FailureClass::BmcPowerFailure,
             ErrorKind::Unauthorised { .. }
             | ErrorKind::Forbidden { .. }
@@ -195,7 +215,10 @@ impl ProviderError {
 impl Explain for ProviderError {
     fn code(&self) -> Code {
         match self.kind {
-            ErrorKind::Unauthorised { .. } => Code::SiteCredentials,
+            ErrorKind::Unauthorised { .. } | ErrorKind::NoCredential { trouble: SecretTrouble::Missing, .. } => {
+                Code::SiteCredentials
+            }
+            ErrorKind::NoCredential { .. } => Code::SecretStore,
             ErrorKind::Unreachable { .. }
             | ErrorKind::Timeout { .. }
             | ErrorKind::Ambiguous { .. }
@@ -222,6 +245,7 @@ impl Explain for ProviderError {
                 "check that the provider's address answers from this server, then repeat"
             }
             ErrorKind::Unauthorised { .. } => "store a valid credential for the site, then repeat",
+            ErrorKind::NoCredential { .. } => "put the secret store right as the message says, then repeat",
             ErrorKind::Forbidden { .. } => "give the site's credential the administrator's rights",
             ErrorKind::BadCertificate { .. } => {
                 "compare the peer's certificate with the pinned one; replace the pin if the change is yours"

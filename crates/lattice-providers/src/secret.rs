@@ -1,6 +1,10 @@
 //! Where secrets are kept: an object of named secret strings per path. The database holds paths only. spec: S5 3.2
 
 pub mod file;
+pub mod trouble;
+pub mod vault;
+
+pub use trouble::SecretTrouble;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,6 +14,8 @@ use std::str::FromStr;
 use async_trait::async_trait;
 use lattice_core::explain::{Code, Explain, NextAction};
 use lattice_core::secret::Secret;
+
+use vault::VaultError;
 
 /// The named secrets at one path: `{"token": …}` or `{"user": …, "pass": …}`. spec: S5 3.2
 pub type SecretObject = BTreeMap<String, Secret<String>>;
@@ -28,6 +34,19 @@ pub trait SecretStore: Send + Sync {
     /// # Errors
     /// The store cannot be read or written; what was there is untouched then.
     async fn write(&self, path: &SecretPath, object: SecretObject) -> Result<(), SecretError>;
+
+    /// Puts `object` at `path` if nothing is there, and says whether it did. Stores that several servers share decide
+    /// it themselves; here nobody else writes.
+    ///
+    /// # Errors
+    /// The store cannot be read or written; what was there is untouched then.
+    async fn create(&self, path: &SecretPath, object: SecretObject) -> Result<bool, SecretError> {
+        match self.read(path).await {
+            Ok(_) => Ok(false),
+            Err(SecretError::NotFound { .. }) => self.write(path, object).await.map(|()| true),
+            Err(error) => Err(error),
+        }
+    }
 
     /// Removes what is at `path`; nothing there is success.
     ///
@@ -167,19 +186,61 @@ pub enum SecretError {
         #[source]
         source: std::io::Error,
     },
+    /// Vault did not give or take it.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
 }
 
-impl Explain for SecretError {
-    fn code(&self) -> Code {
+impl SecretError {
+    /// What kind of trouble it is.
+    pub const fn trouble(&self) -> SecretTrouble {
         match self {
-            Self::NotFound { .. } | Self::FieldMissing { .. } => Code::SiteCredentials,
+            Self::NotFound { .. } | Self::FieldMissing { .. } => SecretTrouble::Missing,
             Self::KeyExposed { .. }
             | Self::KeyMissing { .. }
             | Self::KeyMalformed { .. }
             | Self::KeyForeign { .. }
             | Self::Damaged { .. }
-            | Self::FormatNewer { .. }
-            | Self::Io { .. } => Code::Unavailable,
+            | Self::FormatNewer { .. } => SecretTrouble::Misconfigured,
+            Self::Io { .. } => SecretTrouble::Unavailable,
+            Self::Vault(error) => error.trouble(),
+        }
+    }
+
+    /// Its name in metrics and events: `sealed`, `not_found`.
+    pub fn cause(&self) -> &'static str {
+        match self {
+            Self::NotFound { .. } | Self::FieldMissing { .. } => "missing",
+            Self::KeyExposed { .. } => "key_exposed",
+            Self::KeyMissing { .. } | Self::KeyMalformed { .. } | Self::KeyForeign { .. } => "key_wrong",
+            Self::Damaged { .. } | Self::FormatNewer { .. } => "file_unreadable",
+            Self::Io { .. } => "io",
+            Self::Vault(error) => error.cause(),
+        }
+    }
+
+    /// What happened and what to do about it, in one line.
+    pub fn told(&self) -> String {
+        match self.remedy() {
+            Some(remedy) => format!("{self}; {remedy}"),
+            None => self.to_string(),
+        }
+    }
+
+    /// What to do about it.
+    pub fn remedy(&self) -> Option<String> {
+        self.next_actions().into_iter().find_map(|action| match action {
+            NextAction::Fix { what } => Some(what),
+            NextAction::Run { .. } | NextAction::WaitUntil { .. } => None,
+        })
+    }
+}
+
+impl Explain for SecretError {
+    fn code(&self) -> Code {
+        match self.trouble() {
+            SecretTrouble::Missing => Code::SiteCredentials,
+            SecretTrouble::Unavailable | SecretTrouble::Refused | SecretTrouble::Misconfigured => Code::SecretStore,
         }
     }
 
@@ -202,6 +263,7 @@ impl Explain for SecretError {
                 format!("stop the other server that has {} open", file.display())
             }
             Self::Io { file, .. } => format!("give the server access to {}", file.display()),
+            Self::Vault(error) => error.remedy(),
         };
         vec![NextAction::Fix { what }]
     }

@@ -4,8 +4,10 @@
 
 mod check;
 mod secret_ref;
+mod secrets;
 
 pub use secret_ref::{InvalidSecretRef, SecretRef};
+pub use secrets::{Secrets, SecretsKind, VaultAuthKind};
 
 use std::fmt;
 use std::path::PathBuf;
@@ -27,6 +29,8 @@ pub struct Config {
     pub server: Server,
     /// Where the data is.
     pub store: StoreSection,
+    /// Where secrets are kept.
+    pub secrets: Secrets,
     /// The API and the page.
     pub http: Http,
     /// What agents talk to.

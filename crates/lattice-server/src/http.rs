@@ -36,6 +36,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use axum::Router;
+use lattice_core::explain::Code;
 use lattice_core::heartbeat::Registry;
 use lattice_core::ids::{IdSource, JobId, NodeId};
 use lattice_core::secret::Secret;
@@ -137,6 +138,8 @@ pub struct Probed {
 pub struct ProbeFailed {
     /// What happened.
     pub why: String,
+    /// What kind of refusal that is: the credentials, the provider, or our own secret store.
+    pub code: Code,
 }
 
 /// Tries sites: the boundary to their providers.

@@ -2,13 +2,15 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lattice_core::actor::Role;
 use lattice_core::secret::Secret;
+use lattice_providers::secret::vault::{Credential, VaultAuth, VaultSettings};
 use lattice_store::StoreConfig;
 
-use crate::config::{BackendKind, Config, LogFormat, SecretRef};
+use crate::config::{BackendKind, Config, LogFormat, SecretRef, SecretsKind, VaultAuthKind};
 use crate::wiring::{Options, Server, Tls};
 
 /// Name of the file that holds the first API token.
@@ -35,6 +37,7 @@ pub fn options(config: &Config, env: &[(String, String)]) -> Result<Options, Unu
         store: store(config, env)?,
         secrets_key: data.join("secrets.key"),
         secrets_dir: data,
+        vault: vault(config, env)?,
         api_listen: address("http.listen", &config.http.listen)?,
         api_tls: api_tls(config, env)?,
         agent_listen: address("agents.listen", &config.agents.listen)?,
@@ -58,6 +61,50 @@ fn store(config: &Config, env: &[(String, String)]) -> Result<StoreConfig, Unusa
             Ok(StoreConfig::postgres(url.expose().clone()))
         }
     }
+}
+
+fn vault(config: &Config, env: &[(String, String)]) -> Result<Option<VaultSettings>, Unusable> {
+    let given = &config.secrets;
+    match given.backend {
+        SecretsKind::File => return Ok(None),
+        SecretsKind::Vault => {}
+    }
+    let auth = match given.vault_auth {
+        VaultAuthKind::Approle => VaultAuth::AppRole {
+            path: given.vault_approle_path.trim_matches('/').to_owned(),
+            role_id: given.vault_role_id.clone(),
+            secret_id: credential("secrets.vault_secret_id", &given.vault_secret_id, env)?,
+        },
+        VaultAuthKind::Token => VaultAuth::Token { token: credential("secrets.vault_token", &given.vault_token, env)? },
+    };
+    let ca = &given.vault_ca_file;
+    let ca_pem = if ca.as_os_str().is_empty() {
+        None
+    } else {
+        Some(std::fs::read(ca).map_err(|error| Unusable {
+            key: "secrets.vault_ca_file",
+            problem: format!("{} cannot be read: {error}", ca.display()),
+        })?)
+    };
+    Ok(Some(VaultSettings {
+        address: given.vault_address.clone(),
+        mount: given.vault_mount.clone(),
+        namespace: Some(given.vault_namespace.clone()).filter(|name| !name.is_empty()),
+        ca_pem,
+        auth,
+        timeout: Duration::from_millis(u64::from(given.vault_timeout_ms)),
+    }))
+}
+
+/// Read again at each use, so that a file can be rotated while the server runs; tried once here.
+fn credential(key: &'static str, reference: &str, env: &[(String, String)]) -> Result<Credential, Unusable> {
+    let parsed: SecretRef = reference.parse().map_err(|error| Unusable { key, problem: format!("{error}") })?;
+    let env = match &parsed {
+        SecretRef::File(_) => Vec::new(),
+        SecretRef::Env(name) => env.iter().filter(|(variable, _)| variable == name).cloned().collect(),
+    };
+    parsed.resolve(&env).map_err(|problem| Unusable { key, problem })?;
+    Ok(Arc::new(move || parsed.resolve(&env)))
 }
 
 fn api_tls(config: &Config, env: &[(String, String)]) -> Result<Option<Tls>, Unusable> {

@@ -16,6 +16,7 @@ pub mod metrics;
 pub mod openapi;
 pub mod pki;
 mod prober;
+mod secrets;
 pub mod sse;
 pub mod ui;
 pub mod wiring;

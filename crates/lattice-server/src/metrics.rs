@@ -52,6 +52,19 @@ pub struct CauseLabels {
     cause: String,
 }
 
+/// What was asked of the secret store, and what came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct SecretLabels {
+    deed: String,
+    result: String,
+}
+
+/// What was asked of the secret store: `read`, `write`, `delete`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct DeedLabels {
+    deed: String,
+}
+
 /// Everything that is counted.
 pub struct Metrics {
     registry: Registry,
@@ -64,6 +77,9 @@ pub struct Metrics {
     heartbeats: Counter,
     transitions: Family<CauseLabels, Counter>,
     wipe_failures: Counter,
+    secret_requests: Family<SecretLabels, Counter>,
+    secret_seconds: Family<DeedLabels, Histogram>,
+    secret_store_up: Gauge,
 }
 
 impl Default for Metrics {
@@ -79,6 +95,9 @@ impl Default for Metrics {
             heartbeats: Counter::default(),
             transitions: Family::default(),
             wipe_failures: Counter::default(),
+            secret_requests: Family::default(),
+            secret_seconds: Family::new_with_constructor(|| Histogram::new(REQUEST_SECONDS)),
+            secret_store_up: Gauge::default(),
         };
         let registry = &mut metrics.registry;
         registry.register("lattice_nodes", "Nodes by their states", metrics.nodes.clone());
@@ -98,6 +117,21 @@ impl Default for Metrics {
             metrics.transitions.clone(),
         );
         registry.register("lattice_sensitive_wipe_failure", "Secure wipes that failed", metrics.wipe_failures.clone());
+        registry.register(
+            "lattice_secret_requests",
+            "Reads and writes of the secret store, by what came of them",
+            metrics.secret_requests.clone(),
+        );
+        registry.register(
+            "lattice_secret_request_seconds",
+            "Time that the secret store took",
+            metrics.secret_seconds.clone(),
+        );
+        registry.register(
+            "lattice_secret_store_up",
+            "1 while the secret store gives what it is asked for",
+            metrics.secret_store_up.clone(),
+        );
         metrics
     }
 }
@@ -125,6 +159,18 @@ impl Metrics {
     /// Counts a secure wipe that failed. spec: S1 "Wipe Failure Handling"
     pub fn wipe_failure(&self) {
         self.wipe_failures.inc();
+    }
+
+    /// Counts what came of a request to the secret store: `ok`, or why not.
+    pub fn secret_request(&self, deed: &'static str, result: &'static str, took: Duration) {
+        let label = |text: &str| text.to_owned();
+        self.secret_seconds.get_or_create(&DeedLabels { deed: label(deed) }).observe(took.as_secs_f64());
+        self.secret_requests.get_or_create(&SecretLabels { deed: label(deed), result: label(result) }).inc();
+    }
+
+    /// Notes whether the secret store gives what it is asked for.
+    pub fn secret_store(&self, is_up: bool) {
+        self.secret_store_up.set(i64::from(is_up));
     }
 
     /// An event stream was opened; it is counted as closed when the guard is dropped.
@@ -182,6 +228,8 @@ mod tests {
         metrics.request("GET", "/api/v1/admin/nodes/{id}", 200, Duration::from_millis(2));
         metrics.transition("heartbeat_missed");
         metrics.heartbeats(5);
+        metrics.secret_request("read", "sealed", Duration::from_millis(2));
+        metrics.secret_store(true);
         let text = metrics.text();
         for line in [
             r#"lattice_nodes{status="active",availability="ready"} 7"#,
@@ -189,6 +237,9 @@ mod tests {
             r#"lattice_http_requests_total{method="GET",route="/api/v1/admin/nodes/{id}",status="200"} 1"#,
             r#"lattice_detector_transitions_total{cause="heartbeat_missed"} 1"#,
             "lattice_heartbeats_total 5",
+            r#"lattice_secret_requests_total{deed="read",result="sealed"} 1"#,
+            r#"lattice_secret_request_seconds_count{deed="read"} 1"#,
+            "lattice_secret_store_up 1",
             "lattice_outbox_seq 9",
             "lattice_sensitive_wipe_failure_total 0",
         ] {

@@ -87,6 +87,17 @@ pub fn event_names() -> Vec<(String, String)> {
         ("job.changed", "a job changed; the payload has its status, stage, attempt and failure"),
         ("site.created", "a site was created"),
         ("site.updated", "a site was changed, enabled or disabled"),
+        ("site.credential_set", "a credential of a site was stored or rotated; the payload has its name and path"),
+        ("site.credential_validated", "the provider of a site accepted the credentials that are kept"),
+        (
+            "site.credential_refused",
+            "the provider refused a credential that is kept, or it is gone; the payload says why",
+        ),
+        (
+            "secrets.unavailable",
+            "the secret store is sealed, cannot be reached, or refuses; the payload says what to do",
+        ),
+        ("secrets.available", "the secret store gives secrets again; jobs that it stopped were resumed"),
         ("site.roce_assigned", "a RoCE address was assigned to a host of a site"),
         ("sku.created", "a SKU was created"),
         ("sku.updated", "a SKU was changed"),

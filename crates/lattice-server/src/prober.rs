@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use lattice_core::explain::Explain;
 use lattice_core::ids::IdSource;
 use lattice_core::site::{Site, SiteProvider};
 use lattice_core::time::Clock;
@@ -56,7 +57,7 @@ impl SiteProber for Prober {
             SiteProvider::Maas(_) => self.maas(site, &clients).await,
             SiteProvider::Lxd(_) => self.lxd(site, &clients).await,
         };
-        probed.map_err(|error| ProbeFailed { why: error.to_string() })
+        probed.map_err(|error| ProbeFailed { why: error.to_string(), code: error.code() })
     }
 }
 

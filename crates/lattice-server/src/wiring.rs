@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lattice_controllers::{Detector, Fleet, expire_bootstraps};
+use lattice_controllers::{Detector, Fleet, SecretWatch, expire_bootstraps};
 use lattice_core::actor::{Actor, Role};
 use lattice_core::change::{Change, Outcome};
 use lattice_core::command::Request;
@@ -17,7 +17,7 @@ use lattice_core::secret::{Secret, token_hash};
 use lattice_core::site::{Site, SiteProvider, SiteStatus};
 use lattice_core::time::Clock;
 use lattice_providers::secret::SecretStore;
-use lattice_providers::secret::file::FileSecretStore;
+use lattice_providers::secret::vault::VaultSettings;
 use lattice_store::{EventFilter, Store, StoreConfig};
 use lattice_workflow::bootstrap::{BootstrapConfig, manual_command};
 use lattice_workflow::driver::embedded::{DriverLimits, EmbeddedDriver, Waker};
@@ -34,10 +34,11 @@ use crate::agent_source::AgentSource;
 use crate::agents::{Agents, WakeJob};
 use crate::http;
 use crate::https::{self, HttpsListener};
-use crate::keys::Keys;
+use crate::keys::{self, Keys, KeysError};
 use crate::live_work::RegistryWork;
 use crate::metrics::Metrics;
 use crate::prober::Prober;
+use crate::secrets;
 
 /// Events taken from the feed at once.
 const FEED_PAGE: usize = 1_000;
@@ -60,6 +61,8 @@ pub struct Options {
     pub secrets_dir: PathBuf,
     /// Key file of the secret store.
     pub secrets_key: PathBuf,
+    /// Vault as the secret store, instead of the file in that directory.
+    pub vault: Option<VaultSettings>,
     /// Where the API and the page listen.
     pub api_listen: SocketAddr,
     /// TLS of the API and the page; none: plain HTTP, for loopback alone.
@@ -98,6 +101,7 @@ impl Default for Options {
             store: StoreConfig::sqlite(data.join("lattice.db")),
             secrets_key: data.join("secrets.key"),
             secrets_dir: data,
+            vault: None,
             api_listen: SocketAddr::from(([127, 0, 0, 1], 7440)),
             api_tls: None,
             agent_listen: SocketAddr::from(([127, 0, 0, 1], 7443)),
@@ -150,6 +154,22 @@ pub enum StartError {
     },
 }
 
+impl StartError {
+    /// What to do about it, where the message itself does not say.
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Self::Secrets(error) | Self::Keys(KeysError::Store(error)) => error.remedy(),
+            Self::Store(_)
+            | Self::Keys(KeysError::Authority(_) | KeysError::Seed { .. } | KeysError::Lost { .. })
+            | Self::Tls(_)
+            | Self::Agents(_)
+            | Self::Https(_)
+            | Self::AgentBinary(_)
+            | Self::Listen { .. } => None,
+        }
+    }
+}
+
 /// A server that runs.
 pub struct Server {
     /// Where the API and the page are.
@@ -185,16 +205,17 @@ impl Server {
     /// [`StartError`] says which part is missing and what to do.
     pub async fn start(options: Options, clock: Arc<dyn Clock>, ids: Arc<dyn IdSource>) -> Result<Self, StartError> {
         let store = Store::open(options.store.clone()).await?;
-        let secrets = open_secrets(&options)?;
+        let metrics = Arc::new(Metrics::default());
+        let secrets = secrets::open(&options, &clock, &metrics)?;
         let mut random = [0; 80];
         rand::fill(&mut random);
+        keys::not_lost(&store, &*secrets).await?;
         let keys = Keys::load_or_create(&*secrets, clock.now(), random).await?;
         let authority = Arc::new(keys.authority);
         let registry = Arc::new(Registry::new());
         let fleet = Arc::new(Fleet::new(store.clone(), Arc::clone(&registry)));
         ensure_local_site(&store, &*clock, &*ids).await?;
         fleet.load(clock.now()).await?;
-        let metrics = Arc::new(Metrics::default());
         let stop = CancellationToken::new();
         let tasks = TaskTracker::new();
 
@@ -231,6 +252,10 @@ impl Server {
 
         let loops = Loops { store: store.clone(), fleet, clock: clock.clone(), ids: ids.clone() };
         loops.spawn(&tasks, &stop, options.detector_interval, &metrics);
+        let watch = SecretWatch::new(store.clone(), Arc::clone(&secrets), Arc::clone(&ids), options.name.clone());
+        let resumed = wake.clone();
+        let wake_resumed = move |job| resumed.wake(job);
+        tasks.spawn(secrets::watch(watch, clock.clone(), metrics.clone(), wake_resumed, stop.clone()));
         let parts = http::Parts {
             store: store.clone(),
             clock: Arc::clone(&clock),
@@ -337,14 +362,6 @@ async fn ensure_local_site(store: &Store, clock: &dyn Clock, ids: &dyn IdSource)
 
 fn bind(address: SocketAddr) -> Result<std::net::TcpListener, StartError> {
     std::net::TcpListener::bind(address).map_err(|source| StartError::Listen { address, source })
-}
-
-fn open_secrets(options: &Options) -> Result<Arc<dyn SecretStore>, StartError> {
-    let secrets = FileSecretStore::open(&options.secrets_dir, &options.secrets_key)?;
-    if secrets.torn_bytes() > 0 {
-        warn!(bytes = secrets.torn_bytes(), "a crash cut off the last write of secrets; nobody was told it was done");
-    }
-    Ok(Arc::new(secrets))
 }
 
 /// What stages work with.

@@ -12,7 +12,7 @@ use crate::commit::{Head, HeldEpoch, NodeHead, Prepared, RowKey, UniqueKey, guar
 use crate::error::StoreError;
 use crate::sql::Value;
 use crate::table::{Kind, Table, Writes, col};
-use crate::{audit, batch, credential, facts, feed, history, job, node, site, site_detail, stage};
+use crate::{audit, batch, credential, facts, feed, history, job, node, site, site_credential, site_detail, stage};
 
 /// Ops that were committed, each with the outcome that its repeat is answered with.
 pub(crate) const OPS: Table = Table {
@@ -219,6 +219,7 @@ fn gives_up(commit: &Commit, change: &Change, taken: &Outcome) -> bool {
         | Change::Job(_)
         | Change::Batch(_)
         | Change::Site(_)
+        | Change::SiteCredential { .. }
         | Change::Sku(_)
         | Change::Profile(_)
         | Change::PowerOverride(_)
@@ -281,6 +282,9 @@ fn put_change(
         }
         Change::ProviderState(state) => tx.put(&facts::PROVIDER_STATES, facts::provider_row(state), Put::Insert),
         Change::Site(row) => tx.put(&site::SITES, site::row(row), whole),
+        Change::SiteCredential { after, .. } => {
+            tx.put(&site_credential::SITE_CREDENTIALS, site_credential::row(after), whole)
+        }
         Change::Sku(row) => tx.put(&site::SKUS, site::sku_row(row), whole),
         Change::Profile(row) => tx.put(&site_detail::PROFILES, site_detail::profile_row(row), whole),
         Change::PowerOverride(row) => tx.put(&site_detail::OVERRIDES, site_detail::override_row(row), whole),
@@ -305,7 +309,7 @@ fn remove(tx: &mut impl Transaction, removed: &Removed) -> Result<(), StoreError
         RowKey::Node(id) => Value::Id(id.uuid()),
         RowKey::Job(id) => Value::Id(id.uuid()),
         RowKey::Batch(id) => Value::Id(id.uuid()),
-        RowKey::Site(id) => Value::Id(id.uuid()),
+        RowKey::Site(id) | RowKey::SiteCredential(id, _) => Value::Id(id.uuid()),
         RowKey::Profile(id) => Value::Id(id.uuid()),
         RowKey::PowerOverride(id) => Value::Id(id.uuid()),
         RowKey::Roce(id) => Value::Id(id.uuid()),

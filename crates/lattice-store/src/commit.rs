@@ -8,6 +8,7 @@ use lattice_core::ids::{
 };
 use lattice_core::node::{NodeState, Status};
 use lattice_core::site::PowerSelector;
+use lattice_core::site::credentials::CredentialName;
 
 use crate::error::{Invalid, StoreError};
 
@@ -18,6 +19,7 @@ pub(crate) enum RowKey {
     Job(JobId),
     Batch(BatchId),
     Site(SiteId),
+    SiteCredential(SiteId, CredentialName),
     Sku(String),
     Profile(ProfileId),
     PowerOverride(OverrideId),
@@ -33,6 +35,7 @@ impl std::fmt::Display for RowKey {
             Self::Job(id) => write!(f, "job {id}"),
             Self::Batch(id) => write!(f, "batch {id}"),
             Self::Site(id) => write!(f, "site {id}"),
+            Self::SiteCredential(site, name) => write!(f, "credential {name} of site {site}"),
             Self::Sku(name) => write!(f, "sku {name}"),
             Self::Profile(id) => write!(f, "profile {id}"),
             Self::PowerOverride(id) => write!(f, "power override {id}"),
@@ -182,6 +185,9 @@ pub(crate) fn guarded(change: &Change) -> Option<(RowKey, Generation)> {
         Change::Job(change) => Some((RowKey::Job(change.after.id), change.after.generation)),
         Change::Batch(change) => Some((RowKey::Batch(change.after.id), change.after.generation)),
         Change::Site(site) => Some((RowKey::Site(site.id), site.generation)),
+        Change::SiteCredential { after, .. } => {
+            Some((RowKey::SiteCredential(after.site, after.name), after.generation))
+        }
         Change::Sku(sku) => Some((RowKey::Sku(sku.name.clone()), sku.generation)),
         Change::Profile(profile) => Some((RowKey::Profile(profile.id), profile.generation)),
         Change::PowerOverride(one) => Some((RowKey::PowerOverride(one.id), one.generation)),
@@ -234,6 +240,7 @@ pub(crate) fn unique_keys(change: &Change) -> Vec<(UniqueKey, String)> {
         Change::ApiToken(token) => vec![(UniqueKey::ApiHash(token.hash.clone()), token.id.to_string())],
         Change::Job(_)
         | Change::Batch(_)
+        | Change::SiteCredential { .. }
         | Change::Sku(_)
         | Change::HostFacts { .. }
         | Change::ProviderState(_)
@@ -261,6 +268,7 @@ fn written(change: &Change) -> Option<String> {
         | Change::Job(_)
         | Change::Batch(_)
         | Change::Site(_)
+        | Change::SiteCredential { .. }
         | Change::Sku(_)
         | Change::Profile(_)
         | Change::PowerOverride(_)
@@ -316,6 +324,7 @@ fn false_story(change: &Change) -> Option<Invalid> {
         Change::HostFacts { .. }
         | Change::ProviderState(_)
         | Change::Site(_)
+        | Change::SiteCredential { .. }
         | Change::Sku(_)
         | Change::Profile(_)
         | Change::PowerOverride(_)

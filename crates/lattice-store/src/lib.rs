@@ -21,6 +21,7 @@ mod migrate;
 mod node;
 mod page;
 mod site;
+mod site_credential;
 mod site_detail;
 mod sql;
 mod stage;

@@ -16,6 +16,7 @@ pub(crate) const SQLITE: &[Migration] = &[
     Migration { version: 1, sql: include_str!("../migrations/sqlite/0001_spine.sql") },
     Migration { version: 2, sql: include_str!("../migrations/sqlite/0002_site_details.sql") },
     Migration { version: 3, sql: include_str!("../migrations/sqlite/0003_batches.sql") },
+    Migration { version: 4, sql: include_str!("../migrations/sqlite/0004_site_credentials.sql") },
 ];
 
 /// Steps of the PostgreSQL schema; the same versions mean the same tables.
@@ -23,6 +24,7 @@ pub(crate) const POSTGRES: &[Migration] = &[
     Migration { version: 1, sql: include_str!("../migrations/postgres/0001_spine.sql") },
     Migration { version: 2, sql: include_str!("../migrations/postgres/0002_site_details.sql") },
     Migration { version: 3, sql: include_str!("../migrations/postgres/0003_batches.sql") },
+    Migration { version: 4, sql: include_str!("../migrations/postgres/0004_site_credentials.sql") },
 ];
 
 /// Steps that a schema at `have` still needs.

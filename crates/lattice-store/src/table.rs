@@ -11,6 +11,7 @@ use crate::history::HISTORY;
 use crate::job::JOBS;
 use crate::node::NODES;
 use crate::site::{SITES, SKUS};
+use crate::site_credential::SITE_CREDENTIALS;
 use crate::site_detail::{OVERRIDES, PROFILES, ROCE};
 use crate::sql::{Reader, Value};
 use crate::stage::STAGE_EVENTS;
@@ -155,6 +156,7 @@ pub(crate) const ALL: &[&Table] = &[
     &STAGE_EVENTS,
     &BATCHES,
     &SITES,
+    &SITE_CREDENTIALS,
     &SKUS,
     &PROFILES,
     &OVERRIDES,

@@ -10,6 +10,7 @@ use lattice_core::change::{Change, Guard, NodeAction, Outcome, Resource};
 use lattice_core::ids::{EventSeq, Generation, JobId, LeaseEpoch, NodeId, RoceId, SiteId};
 use lattice_core::job::{JobLease, JobStatus, StageEventStatus, StageName};
 use lattice_core::node::{Availability, Hold, HoldKind, HostFacts, Node, PowerFact, ProviderState, Status};
+use lattice_core::site::credentials::{CredentialCause, CredentialName, SetBy, SiteCredential};
 use lattice_core::site::{RoceAssignment, RoceRow};
 use lattice_store::{
     EventFilter, Invalid, JobFilter, NodeFilter, NodeSort, PageRequest, Store, StoreConfig, StoreError, audit_verify,
@@ -510,6 +511,27 @@ on_each_backend! {
         assert_eq!(store.sku("mi300x").await.unwrap().as_ref(), Some(&kind));
         assert_eq!(store.skus().await.unwrap(), [kind]);
         assert_eq!(store.sites().await.unwrap().len(), 1);
+    }
+
+    async fn what_is_known_of_a_credential_is_kept_and_guarded(store: Store) {
+        let (site, _) = fleet(&store, &[]).await;
+        let by = SetBy { who: "ada".to_owned(), at: at(3) };
+        let token = SiteCredential::unknown(site, CredentialName::ApiToken, "kv/maas-sites/x/api-token");
+        let power = SiteCredential::unknown(site, CredentialName::Power, "kv/maas-sites/x/power/default").set(by.clone());
+        let first = token.clone().set(by);
+        let set = |after: &SiteCredential| Change::SiteCredential { after: after.clone(), cause: CredentialCause::Set };
+        apply(&store, vec![set(&first), set(&power)]).await;
+        let refused = first.clone().refused("401".to_owned());
+        let late = Change::SiteCredential { after: first.clone().validated(at(9)), cause: CredentialCause::Validated };
+        apply(&store, vec![Change::SiteCredential { after: refused.clone(), cause: CredentialCause::Refused }]).await;
+        for stale in [late, set(&first)] {
+            let outcome = store.commit_one(commit(at(10), vec![], vec![stale])).await.unwrap();
+            assert!(matches!(outcome, Outcome::Conflict { .. }), "{outcome:?}");
+        }
+        assert_eq!(store.site_credentials(Some(site)).await.unwrap(), [refused.clone(), power.clone()]);
+        assert_eq!(store.site_credentials(None).await.unwrap(), [refused, power]);
+        let other = SiteId::new(uuid::Uuid::nil());
+        assert_eq!(store.site_credentials(Some(other)).await.unwrap(), []);
     }
 
     async fn a_backup_is_of_one_moment_and_restores_to_the_same(store: Store) {

@@ -116,7 +116,7 @@ pub async fn token_of(ctx: &Context<'_>) -> Result<Option<EnrollmentToken>, Stag
 /// # Errors
 /// The secret store cannot be written.
 pub async fn keep(ctx: &Context<'_>, object: SecretObject) -> Result<(), StageError> {
-    ctx.tools.secrets.write(&job_secrets(ctx.job.id), object).await.map_err(|error| secret_error(&error))
+    ctx.tools.secrets.write(&job_secrets(ctx.job.id), object).await.map_err(|error| secret_error(&error, ctx.now))
 }
 
 /// The secrets that were kept.
@@ -124,7 +124,7 @@ pub async fn keep(ctx: &Context<'_>, object: SecretObject) -> Result<(), StageEr
 /// # Errors
 /// The secret store cannot be read; nothing was kept.
 pub async fn kept(ctx: &Context<'_>) -> Result<SecretObject, StageError> {
-    ctx.tools.secrets.read(&job_secrets(ctx.job.id)).await.map_err(|error| secret_error(&error))
+    ctx.tools.secrets.read(&job_secrets(ctx.job.id)).await.map_err(|error| secret_error(&error, ctx.now))
 }
 
 /// Forgets them.
@@ -132,22 +132,15 @@ pub async fn kept(ctx: &Context<'_>) -> Result<SecretObject, StageError> {
 /// # Errors
 /// The secret store cannot be written.
 pub async fn forget(ctx: &Context<'_>) -> Result<(), StageError> {
-    ctx.tools.secrets.delete(&job_secrets(ctx.job.id)).await.map_err(|error| secret_error(&error))
+    ctx.tools.secrets.delete(&job_secrets(ctx.job.id)).await.map_err(|error| secret_error(&error, ctx.now))
 }
 
-/// An error of the secret store, as a stage reports it.
-pub fn secret_error(failed: &SecretError) -> StageError {
-    match failed {
-        SecretError::NotFound { .. } | SecretError::FieldMissing { .. } => {
-            error(FailureClass::SiteCapabilityMissing, "secret_missing", failed.to_string())
-        }
-        SecretError::KeyExposed { .. }
-        | SecretError::KeyMissing { .. }
-        | SecretError::KeyMalformed { .. }
-        | SecretError::KeyForeign { .. }
-        | SecretError::Damaged { .. }
-        | SecretError::FormatNewer { .. }
-        | SecretError::Io { .. } => error(FailureClass::UpstreamTransient, "secret_store_failed", failed.to_string()),
+/// An error of the secret store, as a stage reports it: what happened, what to do, and when it is tried again.
+pub fn secret_error(failed: &SecretError, now: Timestamp) -> StageError {
+    let trouble = failed.trouble();
+    StageError {
+        retry_after: trouble.retry_after().map(|after| now + after),
+        ..error(trouble.class(), trouble.error_code(), failed.told())
     }
 }
 

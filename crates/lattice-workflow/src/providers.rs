@@ -102,6 +102,7 @@ const fn error_code(kind: &ErrorKind) -> &'static str {
         ErrorKind::Malformed { .. } => "answer_malformed",
         ErrorKind::BadCertificate { .. } => "peer_not_pinned",
         ErrorKind::SeveralMatch { .. } => "several_match",
+        ErrorKind::NoCredential { trouble, .. } => trouble.error_code(),
         ErrorKind::Unusable { .. } => "request_unusable",
     }
 }

@@ -10,7 +10,7 @@ use lattice_core::ids::{IdSource, SiteId};
 use lattice_core::secret::{Secret, token_hash};
 use lattice_core::site::{LxdSite, MaasSite, Site, SiteProvider};
 use lattice_core::time::Clock;
-use lattice_providers::error::{ErrorKind, ProviderError};
+use lattice_providers::error::ProviderError;
 use lattice_providers::machine::lxd::{LxdClient, LxdCredentials, LxdSettings};
 use lattice_providers::machine::maas::follow::FollowLimits;
 use lattice_providers::machine::maas::{
@@ -71,9 +71,7 @@ impl SiteClients {
 
     async fn secret(&self, call: &str, path: &str, field: &'static str) -> Result<Secret<String>, ProviderError> {
         let path = path.parse().map_err(|bad| ProviderError::unusable(call, bad))?;
-        read_field(&*self.secrets, &path, field)
-            .await
-            .map_err(|missing| ProviderError::new(call, ErrorKind::Unauthorised { message: missing.to_string() }))
+        read_field(&*self.secrets, &path, field).await.map_err(|error| ProviderError::no_credential(call, &error))
     }
 
     fn region(&self, site: &MaasSite, key: &Secret<String>) -> Result<MaasObserver, ProviderError> {

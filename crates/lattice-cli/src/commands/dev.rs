@@ -190,7 +190,7 @@ async fn watch(dev: &Dev) -> Result<(), Failure> {
     eprintln!("The command line finds it by itself: lattice fleet, lattice node list, lattice explain node NAME");
     if dev.region().is_none() {
         eprintln!(
-            "The region is site `dev`. Give it your BMC login (lattice site credentials dev), create a SKU, then:"
+            "The region is site `dev`. Give it your BMC login (lattice site credentials set dev), create a SKU, then:"
         );
         eprintln!("lattice onboard maas HOSTNAME --help");
     }

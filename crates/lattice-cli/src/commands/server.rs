@@ -65,7 +65,10 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
             failure = failure.because(cause.to_string());
             source = cause.source();
         }
-        failure
+        match error.remedy() {
+            Some(remedy) => failure.next("", remedy),
+            None => failure,
+        }
     })?;
     let token = launch::first_token(&server, &config.server.data_dir)
         .await

@@ -1,14 +1,13 @@
 //! `lattice site`: provider endpoints, their settings and their credentials. spec: S5 3.4
-//!
-//! Secrets come from a file or from stdin, never from the command line: other users can read that.
 
-use std::io::Read;
+mod credentials;
+
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use lattice_api::client::{get, post};
 use lattice_api::page::Page;
-use lattice_api::site::{CreateSite, HeartbeatPolicy, PatchSite, ProbeAnswer, SiteCredentials, SiteStatus, SiteView};
+use lattice_api::site::{CreateSite, HeartbeatPolicy, PatchSite, ProbeAnswer, SiteStatus, SiteView};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
@@ -29,8 +28,9 @@ pub enum Command {
     Create(Create),
     /// Change settings of a site
     Set(Set),
-    /// Try credentials at the provider and keep them in the secret store
-    Credentials(Credentials),
+    /// Set credentials, or see when each was set; values are never shown
+    #[command(subcommand)]
+    Credentials(credentials::Command),
     /// Ask the provider whether it answers and accepts the credentials
     Probe(Named),
     /// Refuse new onboardings; those in flight go on
@@ -130,29 +130,6 @@ pub struct Set {
     settings: Vec<(String, Value)>,
 }
 
-/// Secrets of a site: JSON or TOML with api_token, power = { user, pass } and deploy_password for MAAS, or
-/// client_certificate_pem, client_key_pem and server_certificate_pem for LXD.
-#[derive(Debug, Args)]
-#[group(id = "source", required = true, multiple = false)]
-pub struct Source {
-    /// File that holds them; keep it readable for yourself only
-    #[arg(long, value_name = "FILE")]
-    from_file: Option<PathBuf>,
-    /// Read them from stdin
-    #[arg(long)]
-    from_stdin: bool,
-}
-
-/// Credentials to write.
-#[derive(Debug, Args)]
-pub struct Credentials {
-    /// Name or id
-    site: String,
-    /// Where they are read from
-    #[command(flatten)]
-    source: Source,
-}
-
 fn setting(text: &str) -> Result<(String, Value), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => {
@@ -179,12 +156,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
             session.show::<SiteView>(post(&["sites"]).json(&body)).await
         }
         Command::Set(set) => self::set(set, session).await,
-        Command::Credentials(credentials) => {
-            let body = read_credentials(&credentials.source)?;
-            let answer =
-                session.ask::<ProbeAnswer>(post(&["sites", &credentials.site, "credentials"]).json(&body)).await?;
-            probed(&credentials.site, &answer, session)
-        }
+        Command::Credentials(command) => credentials::run(command, session).await,
         Command::Probe(named) => {
             let answer = session.ask::<ProbeAnswer>(post(&["sites", &named.site, "probe"])).await?;
             probed(&named.site, &answer, session)
@@ -300,25 +272,6 @@ fn put(target: &mut Value, key: &str, value: Value) {
     *place = value;
 }
 
-fn read_credentials(source: &Source) -> Result<SiteCredentials, Failure> {
-    let (text, name) = match &source.from_file {
-        Some(path) => (read(path)?, path.display().to_string()),
-        None => {
-            let mut text = String::new();
-            let read = std::io::stdin().lock().read_to_string(&mut text);
-            read.map_err(|error| Failure::refused("cannot read stdin").because(error.to_string()))?;
-            (text, "stdin".to_owned())
-        }
-    };
-    // The parser's own message would show the text around the mistake: a secret.
-    serde_json::from_value(parse(&text, &name)?).map_err(|_| {
-        Failure::refused(format!("{name} does not hold credentials of a site")).because(
-            "expected api_token, power = { user, pass } and deploy_password for MAAS; client_certificate_pem, \
-             client_key_pem and server_certificate_pem for LXD",
-        )
-    })
-}
-
 /// JSON or TOML: what begins with `{` is JSON.
 fn parse(text: &str, name: &str) -> Result<Value, Failure> {
     let wrong = |kind: &str| Failure::refused(format!("{name} is not valid {kind}"));
@@ -386,7 +339,7 @@ impl Shown for SiteView {
 
     fn note(&self) -> Option<String> {
         (!self.credentials_complete && self.provider.kind() != "manual")
-            .then(|| format!("it has no credentials yet: lattice site credentials {} --from-file FILE", self.name))
+            .then(|| format!("it has no credentials yet: lattice site credentials set {} --from-file FILE", self.name))
     }
 }
 
@@ -437,21 +390,5 @@ mod tests {
             target,
             json!({"kind": "maas", "policy": {"a": 1, "require_hw_sync": false}, "distro_series": "ubuntu/noble"})
         );
-    }
-
-    #[test]
-    fn credentials_are_read_as_json_and_as_toml() {
-        let toml = parse("api_token = \"a:b:c\"\n[power]\nuser = \"root\"\npass = \"x\"\n", "f").unwrap();
-        let json = parse(r#"{"api_token": "a:b:c", "power": {"user": "root", "pass": "x"}}"#, "f").unwrap();
-        assert_eq!(toml, json);
-        assert!(serde_json::from_value::<SiteCredentials>(toml).is_ok());
-    }
-
-    #[test]
-    fn a_mistake_in_credentials_does_not_show_them() {
-        let failure = parse("{\"api_token\": \"hunter2\" oops}", "stdin").unwrap_err();
-        assert!(!format!("{failure:?}").contains("hunter2"), "{failure:?}");
-        let failure = parse("api_token = \"hunter2\" oops\n", "stdin").unwrap_err();
-        assert!(!format!("{failure:?}").contains("hunter2"), "{failure:?}");
     }
 }

@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Change, Commit, JobChange, NodeAction, NodeChange, Removed, Resource};
 use crate::batch::BatchChange;
+use crate::credential::EnrollmentToken;
 use crate::ids::NodeId;
 use crate::job::{JobKind, JobStatus};
 use crate::node::NodeState;
@@ -102,6 +103,10 @@ pub fn derive(commit: &Commit, change: &Change) -> Derived {
             let action = created_or_updated("site", site.generation.0);
             row(commit, Resource::Site(site.id), action, Value::Null, site_picture(site))
         }
+        Change::SiteCredential { after: row_after, cause } => {
+            let after = json!({"name": row_after.name, "path": row_after.path, "problem": row_after.problem});
+            row(commit, Resource::Site(row_after.site), format!("site.credential_{cause}"), Value::Null, after)
+        }
         Change::Sku(sku) => {
             let action = created_or_updated("sku", sku.generation.0);
             row(commit, Resource::Sku(sku.name.clone()), action, Value::Null, sku_picture(sku))
@@ -133,23 +138,7 @@ pub fn derive(commit: &Commit, change: &Change) -> Derived {
             }
             derived
         }
-        Change::EnrollmentToken(token) => {
-            let action = if token.revoked_at.is_some() {
-                "enrollment_token.revoked"
-            } else if token.used_at.is_some() {
-                "enrollment_token.used"
-            } else if token.refreshes > 0 {
-                "enrollment_token.refreshed"
-            } else {
-                "enrollment_token.issued"
-            };
-            let after = json!({"node": token.node, "expires_at": token.expires_at});
-            let mut derived = row(commit, Resource::EnrollmentToken(token.id), action.to_owned(), Value::Null, after);
-            for event in &mut derived.events {
-                event.node = Some(token.node);
-            }
-            derived
-        }
+        Change::EnrollmentToken(token) => enrollment_token(commit, token),
         Change::ApiToken(token) => {
             let action = if token.revoked_at.is_some() { "api_token.revoked" } else { "api_token.issued" };
             let after = json!({"name": token.name, "role": token.role});
@@ -195,6 +184,24 @@ fn override_picture(one: &PowerOverride) -> Value {
 fn roce_picture(row: &RoceRow) -> Value {
     let one = &row.assignment;
     json!({"assignment": row.id, "hostname": one.hostname, "interface": one.interface, "ipv4_cidr": one.ipv4_cidr})
+}
+
+fn enrollment_token(commit: &Commit, token: &EnrollmentToken) -> Derived {
+    let action = if token.revoked_at.is_some() {
+        "enrollment_token.revoked"
+    } else if token.used_at.is_some() {
+        "enrollment_token.used"
+    } else if token.refreshes > 0 {
+        "enrollment_token.refreshed"
+    } else {
+        "enrollment_token.issued"
+    };
+    let after = json!({"node": token.node, "expires_at": token.expires_at});
+    let mut derived = row(commit, Resource::EnrollmentToken(token.id), action.to_owned(), Value::Null, after);
+    for event in &mut derived.events {
+        event.node = Some(token.node);
+    }
+    derived
 }
 
 fn created_or_updated(kind: &str, generation: u64) -> String {

@@ -133,12 +133,17 @@ pub const ARTICLES: &[Article] = &[
     article(
         Code::SiteCredentials,
         "The site has no credentials, or its provider refused them.",
-        "Store them: `lattice site credentials SITE --from-file FILE`, then `lattice site probe SITE`.",
+        "Store them: `lattice site credentials set SITE --from-file FILE`, then `lattice site probe SITE`.",
     ),
     article(
         Code::Provider,
         "The provider refused the request, or could not be reached.",
         "`lattice site probe SITE` shows what it answers. Repair the provider; the job tries again by itself where that is safe.",
+    ),
+    article(
+        Code::SecretStore,
+        "The secret store is sealed, cannot be reached, or refuses what was asked. Nothing was changed.",
+        "The detail says which of these, and what to do; docs/guides/vault.md has the rest. Jobs that need a secret wait, try again, and are resumed by themselves once the store is back; `lattice job resume JOB` does it at once.",
     ),
     article(
         Code::TokenUsed,

@@ -178,6 +178,10 @@ fn stage_err(flow: &Flow, job: &JobState, error: &StageError, now: Timestamp) ->
         Disposition::Retry { .. } => match stage.attempts {
             Attempts::Bounded(attempts) if job.errors_in_row + 1 < attempts => retry(job, stage, error, now),
             Attempts::Bounded(_) => failed(flow, job, stage, error, now),
+            // A stage that could not even look must not say that what it looks for failed.
+            Attempts::UntilTimeout if is_over && error.class == FailureClass::UpstreamTransient => {
+                failed(flow, job, stage, error, now)
+            }
             Attempts::UntilTimeout if is_over => window_over(flow, job, stage, &error.message, now),
             Attempts::UntilTimeout => retry(job, stage, error, now),
         },

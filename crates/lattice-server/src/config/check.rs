@@ -47,6 +47,7 @@ pub(super) fn values(config: &Config) -> Vec<ConfigProblem> {
     let mut problems = Vec::new();
     server(config, &mut problems);
     http(config, &mut problems);
+    problems.extend(super::secrets::check(&config.secrets));
     agents(config, &mut problems);
     problems
 }

@@ -11,11 +11,10 @@ use lattice_core::explain::{Code, NextAction};
 use lattice_core::ids::{Generation, SiteId};
 use lattice_core::site::{Site, SiteProvider};
 
-use super::App;
 use super::extract::{NoBody, Query, Write, page_request};
 use super::rows::{find_site, site_of};
-use super::site_credentials::secret_paths;
 use super::site_rules::{patched, provider};
+use super::{App, site_credentials};
 use crate::error::{Answer, Refusal};
 
 /// Which sites a path shows: all, or those of one kind.
@@ -71,14 +70,7 @@ pub async fn get(State(app): State<App>, path: MatchedPath, Path(site): Path<Str
 }
 
 async fn view(app: &App, site: Site) -> Answer<SiteView> {
-    let mut credentials_complete = true;
-    for path in secret_paths(&site.provider)? {
-        match app.secrets.read(&path).await {
-            Ok(_) => {}
-            Err(lattice_providers::secret::SecretError::NotFound { .. }) => credentials_complete = false,
-            Err(error) => return Err(Refusal::explained(&error)),
-        }
-    }
+    let (credentials, credentials_complete) = site_credentials::known(app, &site).await?;
     Ok(SiteView {
         id: site.id,
         name: site.name,
@@ -87,6 +79,7 @@ async fn view(app: &App, site: Site) -> Answer<SiteView> {
         heartbeat: site.heartbeat,
         status: site.status,
         credentials_complete,
+        credentials,
         created_at: site.created_at,
         updated_at: site.updated_at,
         generation: site.generation,

@@ -5,5 +5,6 @@ mod batches;
 mod events;
 mod fixture;
 mod machines;
+mod site_credentials;
 mod surface;
 mod tokens;

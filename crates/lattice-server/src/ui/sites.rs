@@ -9,6 +9,7 @@ use lattice_core::time::human;
 
 use super::action::{Button, probe_button};
 use super::shell::Shell;
+use super::site_credentials::CredentialLines;
 
 /// The page.
 #[derive(Template)]
@@ -23,6 +24,7 @@ struct SiteCard {
     window: String,
     grace: String,
     probe: Option<Button>,
+    credentials: CredentialLines,
     view: SiteView,
 }
 
@@ -44,6 +46,7 @@ fn card(view: SiteView, shell: &Shell) -> SiteCard {
     SiteCard {
         probe: address.as_ref().map(|_| probe_button(&view.name, shell)),
         address,
+        credentials: CredentialLines::of(&view, shell.at),
         window: human(Duration::from_millis(times.window_ms)),
         grace: human(Duration::from_millis(times.grace_ms)),
         view,

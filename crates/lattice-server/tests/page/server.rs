@@ -81,7 +81,9 @@ struct Answers;
 impl SiteProber for Answers {
     async fn probe(&self, site: &Site, _: &NewSecrets) -> Result<Probed, ProbeFailed> {
         match site.name.as_str() {
-            "hpc" => Err(ProbeFailed { why: "connection refused".to_owned() }),
+            "hpc" => {
+                Err(ProbeFailed { why: "connection refused".to_owned(), code: lattice_core::explain::Code::Provider })
+            }
             _ => Ok(Probed { version: Some("3.5.2".to_owned()), details: vec!["2 rack controllers".to_owned()] }),
         }
     }

@@ -9,15 +9,17 @@ mod life;
 mod operators;
 mod reboot;
 mod region;
+mod secrets;
 mod world;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lattice_core::job::{JobStatus, StageName};
+use lattice_core::job::{JobStatus, OperatorAction, StageName};
 use lattice_sim::maas::faults::{MachineFault, SiteFault};
 use life::Death;
 use region::Lie;
+use secrets::Outage;
 use world::{Driven, Kind, World};
 
 /// What befalls an onboarding that heals by itself.
@@ -180,4 +182,73 @@ async fn a_missing_boot_card_is_decided_by_an_operator_across_deaths() {
         runs += 1;
     }
     println!("matrix: {runs} cases");
+}
+
+#[tokio::test]
+async fn a_secret_store_that_is_gone_for_a_moment_delays_and_spoils_nothing() {
+    let mut runs = 0;
+    for kind in [Kind::Maas, Kind::Manual] {
+        let (alone, _) = run(kind, Mishap::None, Death::Never).await;
+        for from in 0..=alone.secrets.requests() {
+            for hits in [1, 2] {
+                let world = World::open(kind).await;
+                world.secrets.befalls(Some(Outage { from, hits }));
+                let driven = world.drive(Death::Never).await;
+                assert_eq!(driven.job.state.status, JobStatus::Completed, "{kind:?} {from} {hits}");
+                checks::onboarded(&world, kind, &driven.job).await.expect("it was onboarded");
+                runs += 1;
+            }
+        }
+    }
+    println!("matrix: {runs} cases");
+}
+
+#[tokio::test]
+async fn a_job_that_a_sealed_secret_store_stopped_goes_on_by_itself_or_by_its_printed_command() {
+    let mut runs = 0;
+    let (alone, _) = run(Kind::Maas, Mishap::None, Death::Never).await;
+    for from in 3..alone.secrets.requests() {
+        for by_itself in [true, false] {
+            let case = format!("request {from}, by itself {by_itself}");
+            let world = World::open(Kind::Maas).await;
+            world.secrets.befalls(Some(Outage { from, hits: u64::MAX }));
+            let stopped = world.drive(Death::Never).await.job;
+            let failure = stopped.state.failure.clone().expect("it waits");
+            assert_eq!(stopped.state.status, JobStatus::FailedRetryable, "{case}: {failure:?}");
+            assert_eq!(failure.error_code, "secret_store_unavailable", "{case}");
+            assert!(failure.message.contains("is sealed; unseal it"), "{case}: {}", failure.message);
+            let printed = format!("{:?}", failure.next_action);
+            assert!(printed.contains(&format!("lattice job resume {}", stopped.id)), "{case}: {printed}");
+            assert!(!world.watch_secrets().await.is_up, "{case}");
+            world.secrets.befalls(None);
+            if by_itself {
+                let seen = world.watch_secrets().await;
+                assert_eq!((seen.is_up, seen.resumed.as_slice()), (true, [world.job].as_slice()), "{case}");
+                assert!(world.watch_secrets().await.resumed.is_empty(), "{case}: once");
+            } else {
+                world.operate(&operators::plain(OperatorAction::Resume)).await.unwrap();
+            }
+            let driven = world.drive(Death::Never).await;
+            judge(&world, Kind::Maas, &Driven { deaths: 1, ..driven }, &case).await;
+            runs += 1;
+        }
+    }
+    println!("matrix: {runs} cases");
+}
+
+#[tokio::test]
+async fn a_cancelled_job_that_cannot_forget_its_secrets_is_cancelled_once_it_can() {
+    let world = World::open(Kind::Maas).await;
+    world.region.agents_come(None);
+    let waiting = world.drive(Death::Never).await.job;
+    assert!(waiting.state.status.is_failed(), "its agent never came: {:?}", waiting.state.status);
+    world.secrets.befalls(Some(Outage { from: 0, hits: u64::MAX }));
+    world.operate(&operators::plain(OperatorAction::Cancel)).await.unwrap();
+    let stopped = world.drive(Death::Never).await.job;
+    assert_eq!(stopped.state.status, JobStatus::FailedManualIntervention, "{:?}", stopped.state.failure);
+    world.secrets.befalls(None);
+    assert_eq!(world.watch_secrets().await.resumed, [world.job]);
+    let ended = world.drive(Death::Never).await.job;
+    assert_eq!(ended.state.status, JobStatus::Cancelled, "{:?}", ended.state.failure);
+    assert_eq!(world.secrets.paths().iter().filter(|path| path.starts_with("jobs/")).count(), 0);
 }

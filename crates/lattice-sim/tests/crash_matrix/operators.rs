@@ -102,6 +102,11 @@ pub fn decided(message: &str) -> Asked {
     Asked { action: OperatorAction::Resume, decisions, observed: None }
 }
 
+/// An action without a decision.
+pub fn plain(action: OperatorAction) -> Asked {
+    Asked { action, decisions: Decisions::default(), observed: None }
+}
+
 /// The onboarding, failed, and everything put right since.
 async fn failed(failing: &Failing) -> (World, Job) {
     let world = World::open(failing.kind).await;

@@ -1,12 +1,12 @@
 //! What outlives a server, and the servers that live in it one after another.
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lattice_controllers::{SecretWatch, Watched};
 use lattice_core::actor::{Actor, Role};
 use lattice_core::change::{Change, Commit, NodeAction, NodeChange, Outcome};
 use lattice_core::command::agent::{Registration, enrolled, registered};
@@ -26,7 +26,7 @@ use lattice_core::sku::Sku;
 use lattice_core::time::{Clock, Timestamp};
 use lattice_providers::machine::maas::follow::FollowLimits;
 use lattice_providers::machine::maas::{ClientSettings, MaasClient, MaasObserver, RetryPolicy, SystemId};
-use lattice_providers::secret::{SecretError, SecretObject, SecretPath, SecretStore};
+use lattice_providers::secret::SecretStore;
 use lattice_sim::maas::config::SiteConfig;
 use lattice_sim::maas::faults::{Fault, MachineFault};
 use lattice_sim::machine::hardware::NicRole;
@@ -38,6 +38,7 @@ use lattice_workflow::tools::{Entropy, Limits, LiveWork, SiteCache, Tools};
 
 use crate::life::{Death, Life};
 use crate::region::{HandClock, Host, Lie, Reach, Region, Wire};
+use crate::secrets::Memory;
 
 /// When every world begins.
 pub const START: Timestamp = Timestamp::from_millis(1_763_712_000_000);
@@ -63,32 +64,6 @@ impl Entropy for Counter {
         let mut bytes = [7; 32];
         bytes[..8].copy_from_slice(&self.0.fetch_add(1, Ordering::SeqCst).to_be_bytes());
         bytes
-    }
-}
-
-/// Secrets in memory.
-#[derive(Default)]
-pub struct Memory(Mutex<BTreeMap<String, SecretObject>>);
-
-impl Memory {
-    pub fn paths(&self) -> Vec<String> {
-        self.0.lock().unwrap().keys().cloned().collect()
-    }
-}
-
-#[async_trait]
-impl SecretStore for Memory {
-    async fn read(&self, path: &SecretPath) -> Result<SecretObject, SecretError> {
-        let found = self.0.lock().unwrap().get(path.as_str()).cloned();
-        found.ok_or_else(|| SecretError::NotFound { path: path.clone() })
-    }
-    async fn write(&self, path: &SecretPath, object: SecretObject) -> Result<(), SecretError> {
-        self.0.lock().unwrap().insert(path.as_str().to_owned(), object);
-        Ok(())
-    }
-    async fn delete(&self, path: &SecretPath) -> Result<(), SecretError> {
-        self.0.lock().unwrap().remove(path.as_str());
-        Ok(())
     }
 }
 
@@ -353,6 +328,13 @@ impl World {
             }
         }
         panic!("{death:?}: the job does not end: {:?}", self.job_row().await.state)
+    }
+
+    /// One look of a server that starts now at its secret store.
+    pub async fn watch_secrets(&self) -> Watched {
+        let ids: Arc<dyn IdSource> = self.ids.clone();
+        let mut watch = SecretWatch::new(self.store.clone(), self.secrets.clone(), ids, "lattice-1".to_owned());
+        watch.tick(self.clock.now()).await.unwrap()
     }
 
     /// Lets time pass without a server's turn; agents come meanwhile.

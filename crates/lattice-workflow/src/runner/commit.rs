@@ -159,6 +159,7 @@ impl Work {
                 | Change::HostFacts { .. }
                 | Change::ProviderState(_)
                 | Change::Site(_)
+                | Change::SiteCredential { .. }
                 | Change::Sku(_)
                 | Change::Profile(_)
                 | Change::PowerOverride(_)

@@ -95,7 +95,7 @@ fn address(ctx: &Context<'_>, machine: &Machine) -> Result<String, StageError> {
 async fn connect(ctx: &Context<'_>, address: &str) -> Result<Box<dyn Shell>, StageError> {
     let site = ctx.maas_site()?;
     let path = maas::secret_path(&site.deploy_password_path)?;
-    let password = read_field(&*ctx.tools.secrets, &path, "pass").await.map_err(|e| secret_error(&e))?;
+    let password = read_field(&*ctx.tools.secrets, &path, "pass").await.map_err(|e| secret_error(&e, ctx.now))?;
     let host_key = ctx.job.outputs.ssh_host_key.clone().ok_or_else(|| {
         error(FailureClass::StateAmbiguity, "host_key_unknown", "no host key was pinned for this deployment")
     })?;

@@ -157,7 +157,7 @@ pub(super) async fn power_login(ctx: &Context<'_>) -> Result<PowerLogin, StageEr
     let overrides = ctx.tools.store.power_overrides_of(ctx.site.id, &target).await.map_err(store_error)?;
     let choice = choose(ctx.maas_site()?, &overrides, &target);
     let mut object = ctx.tools.secrets.read(&secret_path(&choice.path)?).await.map_err(|failed| {
-        let failure = secret_error(&failed);
+        let failure = secret_error(&failed, ctx.now);
         StageError { message: format!("BMC login {}: {}", choice.source, failure.message), ..failure }
     })?;
     let (Some(user), Some(password)) = (object.remove("user"), object.remove("pass")) else {

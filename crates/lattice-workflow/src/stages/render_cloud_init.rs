@@ -7,7 +7,7 @@ use lattice_core::change::Change;
 use lattice_core::failure::FailureClass;
 use lattice_core::job::{StageError, UndoKind};
 use lattice_core::secret::{Secret, token_hash};
-use lattice_providers::secret::{SecretObject, read_field};
+use lattice_providers::secret::{SecretError, SecretObject, read_field};
 
 use super::maas;
 use crate::bootstrap::bootstrap_json;
@@ -25,9 +25,12 @@ impl StageRunner for RenderCloudInit {
         let Some(digest) = &ctx.job.outputs.user_data_sha256 else { return Ok(Observation::Absent) };
         let token = enrollment::token_of(ctx).await?;
         let is_good = token.is_some_and(|token| token.used_at.is_some() || token.check(ctx.node.id, ctx.now).is_ok());
-        let kept = ctx.tools.secrets.read(&enrollment::job_secrets(ctx.job.id)).await;
-        let is_kept =
-            kept.is_ok_and(|kept| kept.get("user_data").is_some_and(|text| token_hash(text.expose()) == *digest));
+        let is_kept = match ctx.tools.secrets.read(&enrollment::job_secrets(ctx.job.id)).await {
+            Ok(kept) => kept.get("user_data").is_some_and(|text| token_hash(text.expose()) == *digest),
+            Err(SecretError::NotFound { .. }) => false,
+            // A store that does not answer is no proof that nothing is kept.
+            Err(error) => return Err(secret_error(&error, ctx.now)),
+        };
         if is_good && is_kept {
             return Ok(Observation::Done(Delta::said("the payload was rendered before").skipped()));
         }
@@ -45,7 +48,8 @@ impl StageRunner for RenderCloudInit {
         let (row, token) = enrollment::issue(whose, &*ctx.tools.ids, &*ctx.tools.entropy);
         let key = host_key(ctx.tools.entropy.bytes32(), &ctx.job.hostname);
         let password_path = maas::secret_path(&site.deploy_password_path)?;
-        let password = read_field(&*ctx.tools.secrets, &password_path, "pass").await.map_err(|e| secret_error(&e))?;
+        let password =
+            read_field(&*ctx.tools.secrets, &password_path, "pass").await.map_err(|e| secret_error(&e, ctx.now))?;
         let roce = ctx.tools.store.roce_assignments(ctx.site.id, &ctx.job.hostname).await.map_err(store_error)?;
         let bootstrap = &ctx.tools.bootstrap;
         let user_data = render(&Payload {

@@ -219,6 +219,7 @@ fn may_repeat(kind: &ErrorKind, effect: Effect) -> bool {
         | ErrorKind::Malformed { .. }
         | ErrorKind::BadCertificate { .. }
         | ErrorKind::SeveralMatch { .. }
+        | ErrorKind::NoCredential { .. }
         | ErrorKind::Unusable { .. } => false,
     }
 }

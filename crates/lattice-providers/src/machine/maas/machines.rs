@@ -201,6 +201,7 @@ impl MaasClient {
             | ErrorKind::Malformed { .. }
             | ErrorKind::BadCertificate { .. }
             | ErrorKind::SeveralMatch { .. }
+            | ErrorKind::NoCredential { .. }
             | ErrorKind::Unusable { .. } => return Err(refused),
         }
         match self.existing(new).await? {

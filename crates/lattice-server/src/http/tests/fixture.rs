@@ -15,6 +15,7 @@ use lattice_api::client::{Call, Chunks, Client, Lost, Transport};
 use lattice_core::actor::{Actor, Role};
 use lattice_core::change::{Change, Commit, Outcome};
 use lattice_core::credential::ApiToken;
+use lattice_core::explain::Code;
 use lattice_core::heartbeat::Registry;
 use lattice_core::ids::{ApiTokenId, CorrelationId, Generation, IdSource, JobId, OpId, SiteId, uuid_v7};
 use lattice_core::secret::{Secret, token_hash};
@@ -82,7 +83,7 @@ impl SiteProber for TestProber {
     async fn probe(&self, _: &Site, fresh: &NewSecrets) -> Result<Probed, ProbeFailed> {
         let mut tokens = fresh.iter().filter_map(|(_, object)| object.get("token"));
         if tokens.any(|token| !token.expose().starts_with("good")) {
-            return Err(ProbeFailed { why: "401 from the region".to_owned() });
+            return Err(ProbeFailed { why: "401 from the region".to_owned(), code: Code::SiteCredentials });
         }
         Ok(Probed { version: Some("3.5.1".to_owned()), details: vec!["1 rack controller".to_owned()] })
     }

@@ -160,7 +160,8 @@ async fn secrets_of_a_site_are_tried_before_they_are_kept() {
     let site = admin.create_site(&maas("dc1")).await.unwrap();
     assert!(!site.credentials_complete);
     let problem = refused(admin.write_credentials("dc1", &token("bad")).await);
-    assert_eq!((problem.status, problem.code.as_str()), (422, "LAT0052"));
+    assert_eq!((problem.status, problem.code.as_str()), (422, "LAT0051"));
+    assert!(admin.site("dc1").await.unwrap().credentials.iter().all(|row| row.set_at.is_none()), "nothing was noted");
     assert!(admin.write_credentials("dc1", &token("good-token")).await.unwrap().ok);
     let rest = SiteCredentials {
         power: Some(PowerLogin { user: "root".to_owned(), pass: Secret::new("pass-word".to_owned()) }),

@@ -82,6 +82,10 @@ impl Preloaded {
             About::Jobs => self.version(RowKey::Job(JobId::new(r.id()?)), r.generation()?),
             About::Batches => self.version(RowKey::Batch(BatchId::new(r.id()?)), r.generation()?),
             About::Sites => self.version(RowKey::Site(SiteId::new(r.id()?)), r.generation()?),
+            About::SiteCredentials => {
+                let (site, name) = (SiteId::new(r.id()?), r.name()?);
+                self.version(RowKey::SiteCredential(site, name), r.generation()?);
+            }
             About::EnrollmentTokens => self.version(RowKey::EnrollmentToken(TokenId::new(r.id()?)), r.generation()?),
             About::ApiTokens => self.version(RowKey::ApiToken(ApiTokenId::new(r.id()?)), r.generation()?),
             About::Skus => self.version(RowKey::Sku(r.text()?), r.generation()?),
@@ -218,6 +222,7 @@ impl Transaction for Preloaded {
                     RowKey::PowerOverride(id) => self.frees_all(id.uuid()),
                     RowKey::Roce(id) => self.frees_all(id.uuid()),
                     RowKey::Sku(_)
+                    | RowKey::SiteCredential(..)
                     | RowKey::Node(_)
                     | RowKey::Job(_)
                     | RowKey::Batch(_)
@@ -236,6 +241,7 @@ impl Transaction for Preloaded {
             }
             Change::Batch(_)
             | Change::Sku(_)
+            | Change::SiteCredential { .. }
             | Change::HostFacts { .. }
             | Change::ProviderState(_)
             | Change::Refusal { .. }
@@ -261,6 +267,7 @@ enum About {
     Jobs,
     Batches,
     Sites,
+    SiteCredentials,
     EnrollmentTokens,
     ApiTokens,
     Skus,
@@ -295,6 +302,7 @@ impl About {
             Self::Jobs => "SELECT id, generation FROM jobs WHERE id = ANY($1)",
             Self::Batches => "SELECT id, generation FROM batches WHERE id = ANY($1)",
             Self::Sites => "SELECT id, generation FROM sites WHERE id = ANY($1)",
+            Self::SiteCredentials => "SELECT site, name, generation FROM site_credentials WHERE site = ANY($1)",
             Self::EnrollmentTokens => "SELECT id, generation FROM enrollment_tokens WHERE id = ANY($1)",
             Self::ApiTokens => "SELECT id, generation FROM api_tokens WHERE id = ANY($1)",
             Self::Skus => "SELECT name, generation FROM skus WHERE name = ANY($1)",
@@ -383,6 +391,7 @@ fn questions(needs: Needs) -> Vec<Question> {
             RowKey::Job(id) => ask(About::Jobs, Some(id.uuid()), None),
             RowKey::Batch(id) => ask(About::Batches, Some(id.uuid()), None),
             RowKey::Site(id) => ask(About::Sites, Some(id.uuid()), None),
+            RowKey::SiteCredential(site, _) => ask(About::SiteCredentials, Some(site.uuid()), None),
             RowKey::Sku(name) => ask(About::Skus, None, Some(name)),
             RowKey::Profile(id) => ask(About::Profiles, Some(id.uuid()), None),
             RowKey::PowerOverride(id) => ask(About::PowerOverrides, Some(id.uuid()), None),

@@ -25,6 +25,11 @@ pub(super) fn row(connection: &Connection, key: &RowKey) -> Result<Option<Head>,
             let query = Query::new(NODE, vec![Value::Id(id.uuid())]);
             return Ok(rows(connection, &query, read_node)?.pop());
         }
+        RowKey::SiteCredential(site, name) => {
+            const CREDENTIAL: &str = "SELECT generation FROM site_credentials WHERE site = ?1 AND name = ?2";
+            let query = Query::new(CREDENTIAL, vec![Value::Id(site.uuid()), Value::name(*name)]);
+            return Ok(rows(connection, &query, read_version)?.pop());
+        }
         RowKey::Job(id) => ("SELECT generation FROM jobs WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::Batch(id) => ("SELECT generation FROM batches WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::Site(id) => ("SELECT generation FROM sites WHERE id = ?1", Value::Id(id.uuid())),
@@ -35,8 +40,11 @@ pub(super) fn row(connection: &Connection, key: &RowKey) -> Result<Option<Head>,
         RowKey::EnrollmentToken(id) => ("SELECT generation FROM enrollment_tokens WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::ApiToken(id) => ("SELECT generation FROM api_tokens WHERE id = ?1", Value::Id(id.uuid())),
     };
-    let read = |r: &mut Reader<'_>| Ok(Head { generation: r.generation()?, node: None });
-    Ok(rows(connection, &Query::new(sql, vec![key]), read)?.pop())
+    Ok(rows(connection, &Query::new(sql, vec![key]), read_version)?.pop())
+}
+
+fn read_version(r: &mut Reader<'_>) -> Result<Head, StoreError> {
+    Ok(Head { generation: r.generation()?, node: None })
 }
 
 fn read_node(r: &mut Reader<'_>) -> Result<Head, StoreError> {

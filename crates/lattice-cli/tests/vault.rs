@@ -1,0 +1,280 @@
+//! A real server on a real Vault that is rotated, revoked and sealed while machines onboard through a simulated region:
+//! every machine becomes active, whatever was interrupted goes on by itself, and no secret is anywhere but in Vault.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
+
+#[path = "../../lattice-providers/tests/vault/mod.rs"]
+mod vault;
+
+use std::fmt::Debug;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lattice_agent::Pace;
+use lattice_sim::maas::config::SiteConfig;
+use lattice_sim::maas::site::SimulatedSite;
+use lattice_sim::machine::real_agent::RealAgents;
+use serde_json::{Value, json};
+use vault::Vault;
+
+const MACHINES: u32 = 3;
+/// Longest time for the whole: a quiet machine takes a fifth of it.
+const PATIENCE: Duration = Duration::from_secs(400);
+/// Not the port of `lattice dev`, nor of the test that kills servers.
+const SSH_PORT: u16 = 22_133;
+
+/// The server's place, and the server while it runs.
+struct Installation {
+    folder: tempfile::TempDir,
+    api: SocketAddr,
+    http: reqwest::Client,
+    deadline: Instant,
+    child: Option<Child>,
+}
+
+impl Installation {
+    async fn on(vault: &Vault, secret_id: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (api, agents) = (free_port(), free_port());
+        std::fs::write(folder.path().join("secret-id"), format!("{secret_id}\n")).unwrap();
+        let text = format!(
+            "[server]\ndata_dir = \"{data}\"\nname = \"one\"\n[http]\nlisten = \"{api}\"\n\
+             [agents]\nlisten = \"{agents}\"\naddress = \"https://{agents}\"\n\
+             [log]\nlevel = \"debug\"\nformat = \"json\"\n\
+             [secrets]\nbackend = \"vault\"\nvault_address = \"{}\"\nvault_role_id = \"{}\"\n\
+             vault_secret_id = \"file:{}\"\n",
+            vault.address,
+            vault.role_id().await,
+            folder.path().join("secret-id").display(),
+            data = folder.path().join("data").display(),
+        );
+        std::fs::write(folder.path().join("lattice.toml"), text).unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        Self { folder, api, http: reqwest::Client::new(), deadline, child: None }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    fn spawn(&self) -> Child {
+        let log = std::fs::File::options().create(true).append(true).open(self.path("log")).unwrap();
+        Command::new(env!("CARGO_BIN_EXE_lattice"))
+            .args(["server", "--config"])
+            .arg(self.path("lattice.toml"))
+            .env_remove("LATTICE_TOKEN_FILE")
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap()
+    }
+
+    async fn start(&mut self) {
+        self.child = Some(self.spawn());
+        self.until("the server", async || self.get("sites").await.0 == 200).await;
+    }
+
+    fn stop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    async fn until(&self, what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+        let mut pause = tokio::time::interval(Duration::from_millis(100));
+        while !is_so().await {
+            assert!(Instant::now() < self.deadline, "{what} did not come:\n{}", tail(&self.log()));
+            pause.tick().await;
+        }
+    }
+
+    async fn send(&self, request: reqwest::RequestBuilder) -> (u16, Value) {
+        let token = std::fs::read_to_string(self.path("data").join("admin.token")).unwrap_or_default();
+        let Ok(answer) = request.bearer_auth(token).send().await else { return (0, Value::Null) };
+        let status = answer.status().as_u16();
+        let bytes = answer.bytes().await.unwrap_or_default();
+        let text = || Value::String(String::from_utf8_lossy(&bytes).into_owned());
+        (status, serde_json::from_slice(&bytes).unwrap_or_else(|_| text()))
+    }
+
+    async fn get(&self, path: &str) -> (u16, Value) {
+        self.send(self.http.get(format!("http://{}/api/v1/admin/{path}", self.api))).await
+    }
+
+    async fn post(&self, path: &str, body: Value) -> (u16, Value) {
+        self.send(self.http.post(format!("http://{}/api/v1/admin/{path}", self.api)).json(&body)).await
+    }
+
+    async fn ok(&self, path: &str, body: Value) -> Value {
+        let (status, answer) = self.post(path, body).await;
+        assert!((200..300).contains(&status), "{path}: {status} {answer}");
+        answer
+    }
+
+    async fn events(&self) -> Vec<String> {
+        let (_, page) = self.get("events?limit=1000").await;
+        page["events"].as_array().unwrap().iter().map(|event| event["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    async fn metrics(&self) -> String {
+        let (_, text) = self.send(self.http.get(format!("http://{}/metrics", self.api))).await;
+        text.as_str().unwrap_or_default().to_owned()
+    }
+
+    async fn active(&self, wanted: usize) {
+        self.until(&format!("active node number {wanted}"), async || {
+            let (_, nodes) = self.get("nodes?limit=100").await;
+            let is_active = |row: &&Value| row["status"] == "active" && row["availability"] == "ready";
+            nodes["items"].as_array().is_some_and(|rows| rows.iter().filter(is_active).count() == wanted)
+        })
+        .await;
+    }
+}
+
+impl Drop for Installation {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(30)..].join("\n")
+}
+
+fn free_port() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// Every file below, whatever it is.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found
+}
+
+fn holds(bytes: &[u8], secret: &str) -> bool {
+    bytes.windows(secret.len()).any(|window| window == secret.as_bytes())
+}
+
+fn same<T: PartialEq + Debug>(have: T, want: T, about: &Value) {
+    assert_eq!(have, want, "{about}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_on_vault_onboards_through_rotation_revocation_and_sealing() {
+    let Some(vault) = Vault::on_disk().await else { return };
+    let first_id = vault.secret_id().await;
+    let mut server = Installation::on(&vault, &first_id).await;
+    let region = SiteConfig::dev(11, MACHINES);
+    let machines = region.population.machines.clone();
+    let agents = Arc::new(RealAgents::new(Pace::default()));
+    let site = SimulatedSite::start(region, SocketAddr::from(([127, 0, 0, 1], 0)), agents, SSH_PORT).await.unwrap();
+    server.start().await;
+
+    // Nothing is kept that the region did not accept.
+    let provider = json!({"kind": "maas", "api_base_url": site.url, "pxe_iface": "ens19", "pxe_vlan_vid": 0,
+        "node_pxe_iface": "eno8303", "deploy_ssh_port": SSH_PORT, "policy": {"poll_interval_ms": 250}});
+    let made = server.ok("sites", json!({"name": "dc1", "region_code": "r", "provider": provider})).await;
+    let kept_at = format!("kv/data/maas-sites/{}", made["id"].as_str().unwrap());
+    let bmc = &machines[0].bmc;
+    let credentials = |token: &str, deploy: &str| json!({"api_token": token, "power": {"user": bmc.user, "pass": bmc.password}, "deploy_password": deploy});
+    let (status, refused) = server.post("sites/dc1/credentials", credentials("aa:bb:wrong-token", "deploy-one")).await;
+    same((status, refused["code"].as_str()), (422, Some("LAT0051")), &refused);
+    assert_eq!(vault.call("LIST", "kv/metadata/maas-sites", Value::Null).await.0, 404, "nothing was written");
+    let key = site.key.joined();
+    server.ok("sites/dc1/credentials", credentials(&key, "deploy-password-one")).await;
+    let (_, kept) = vault.call("GET", &format!("{kept_at}/api-token"), Value::Null).await;
+    assert_eq!(kept["data"]["data"]["token"], key.as_str());
+    let (_, shown) = server.get("sites/dc1").await;
+    same(shown["credentials_complete"].as_bool(), Some(true), &shown);
+    let token = shown["credentials"].as_array().unwrap().iter().find(|row| row["name"] == "api_token").unwrap();
+    assert!(token["set_by"] == "admin" && token["validated_at"].is_string() && token["set_at"].is_string(), "{token}");
+
+    server.ok("skus", json!({"name": "any8", "gpus": 8})).await;
+    let onboard = |machine: usize| {
+        let machine = &machines[machine];
+        json!({"site_id": "dc1", "sku_id": "any8", "hostname": machine.label,
+            "ipmi_ip": machine.bmc.address.to_string()})
+    };
+    server.ok("onboardings", onboard(0)).await;
+    server.active(1).await;
+
+    // The login is rotated and every session of it revoked, the deploy password is rotated: nobody restarts anything.
+    let second_id = vault.secret_id().await;
+    std::fs::write(server.path("secret-id"), &second_id).unwrap();
+    vault.ok("POST", "auth/approle/role/lattice/secret-id/destroy", json!({"secret_id": first_id})).await;
+    vault.revoke_logins().await;
+    server.ok("sites/dc1/credentials", json!({"deploy_password": "deploy-password-two"})).await;
+    let (_, kept) = vault.call("GET", &format!("{kept_at}/deploy-password"), Value::Null).await;
+    same(
+        (kept["data"]["data"]["pass"].as_str(), kept["data"]["metadata"]["version"].as_u64()),
+        (Some("deploy-password-two"), Some(2)),
+        &kept,
+    );
+    server.ok("onboardings", onboard(1)).await;
+    server.active(2).await;
+
+    // Sealed: what needs no secret works, what does says why, and what waits goes on by itself.
+    vault.seal().await;
+    let (status, list) = server.get("sites").await;
+    same((status, list["items"][0]["name"].as_str().is_some()), (200, true), &list);
+    let (status, refused) = server.post("sites/dc1/credentials", json!({"deploy_password": "deploy-three"})).await;
+    same((status, refused["code"].as_str()), (503, Some("LAT0053")), &refused);
+    assert!(refused.to_string().contains("is sealed"), "{refused}");
+    let job = server.ok("onboardings", onboard(2)).await["onboarding_id"].as_str().unwrap().to_owned();
+    server
+        .until("an explanation", async || {
+            let (_, said) = server.get(&format!("jobs/{job}/explain")).await;
+            let said = said.to_string();
+            said.contains("is sealed; unseal it: `VAULT_ADDR=") && said.contains("vault operator unseal")
+        })
+        .await;
+    server.until("the alert", async || server.events().await.contains(&"secrets.unavailable".to_owned())).await;
+    let metrics = server.metrics().await;
+    assert!(metrics.contains("lattice_secret_store_up 0") && metrics.contains(r#"result="sealed""#), "{metrics}");
+    vault.unseal().await;
+    server.active(3).await;
+    server.until("its end", async || server.events().await.contains(&"secrets.available".to_owned())).await;
+    assert!(server.metrics().await.contains("lattice_secret_store_up 1"));
+    assert_eq!(vault.call("LIST", "kv/metadata/jobs", Value::Null).await.0, 404, "what was kept for jobs is gone");
+
+    // No secret is in any answer, log, row or file of the server.
+    let (_, audit) = server.get("audit?limit=1000").await;
+    let (_, events) = server.get("events?limit=1000").await;
+    server.stop();
+    let mut secrets = vec![key, second_id.clone(), first_id, vault.root.clone()];
+    secrets.extend(["deploy-password-one", "deploy-password-two", "wrong-token", "deploy-three"].map(str::to_owned));
+    secrets.extend(machines.iter().map(|machine| machine.bmc.password.clone()).filter(|word| word.len() > 7));
+    for secret in &secrets {
+        assert!(!audit.to_string().contains(secret) && !events.to_string().contains(secret), "in the audit or events");
+    }
+    for file in files(server.folder.path()).into_iter().filter(|file| !file.ends_with("secret-id")) {
+        let bytes = std::fs::read(&file).unwrap();
+        for secret in &secrets {
+            assert!(!holds(&bytes, secret), "{} holds {}…", file.display(), &secret[..4]);
+        }
+    }
+    assert!(server.log().lines().count() > 10, "the log was looked at");
+
+    // A server that starts beside a sealed Vault says so and ends; once it is unsealed, it has the same authority.
+    vault.seal().await;
+    let ended = server.spawn().wait().unwrap();
+    let said = tail(&server.log());
+    assert!(!ended.success() && said.contains("is sealed") && said.contains("vault operator unseal"), "{said}");
+    vault.unseal().await;
+    server.start().await;
+    server.active(3).await;
+    server.stop();
+    site.stop().await;
+}
