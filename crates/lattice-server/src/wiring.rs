@@ -207,10 +207,8 @@ impl Server {
         let store = Store::open(options.store.clone()).await?;
         let metrics = Arc::new(Metrics::default());
         let secrets = secrets::open(&options, &clock, &metrics)?;
-        let mut random = [0; 80];
-        rand::fill(&mut random);
         keys::not_lost(&store, &*secrets).await?;
-        let keys = Keys::load_or_create(&*secrets, clock.now(), random).await?;
+        let keys = Keys::load_or_create(&*secrets, clock.now(), rand::random()).await?;
         let authority = Arc::new(keys.authority);
         let registry = Arc::new(Registry::new());
         let fleet = Arc::new(Fleet::new(store.clone(), Arc::clone(&registry)));
