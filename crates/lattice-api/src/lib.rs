@@ -15,6 +15,9 @@ pub mod job;
 pub mod node;
 pub mod onboarding;
 pub mod page;
+pub mod power_override;
+pub mod profile;
+pub mod roce;
 pub mod server;
 pub mod site;
 pub mod sku;
@@ -22,6 +25,13 @@ pub mod sse;
 pub mod token;
 
 use lattice_core::secret::Secret;
+
+/// Something is gone.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct Gone {
+    /// What was removed: its id or name, as the request gave it.
+    pub removed: String,
+}
 
 /// Writes a secret into the one body that is meant to carry it.
 pub(crate) fn expose<S: serde::Serializer>(secret: &Secret<String>, serializer: S) -> Result<S::Ok, S::Error> {

@@ -6,6 +6,7 @@ use lattice_core::ids::{Generation, SiteId};
 pub use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::secret::Secret;
 pub use lattice_core::site::credentials::{CredentialName, SiteCredential};
+pub use lattice_core::site::maas::{KNOBS, Knob, KnobKind, KnobScope};
 pub use lattice_core::site::{MaasPolicy, SiteProvider, SiteStatus};
 use lattice_core::time::Timestamp;
 use serde::{Deserialize, Serialize};

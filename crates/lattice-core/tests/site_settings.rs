@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use lattice_core::ids::{Generation, IdSource, OverrideId, ProfileId, SiteId, uuid_v7};
 use lattice_core::job::{JobInput, flow_for};
 use lattice_core::node::class::HeartbeatPolicy;
-use lattice_core::site::maas::{KNOBS, span_seconds};
+use lattice_core::site::maas::{KNOBS, span_seconds, version_note};
 use lattice_core::site::power_credentials::{PowerTarget, choose, selector_value};
 use lattice_core::site::roce::{BadItem, RoceItem, Upsert, upsert};
 use lattice_core::site::{
@@ -288,4 +288,14 @@ fn every_bad_item_is_named_with_its_place_and_none_is_applied() {
     }
     let all: Vec<RoceItem> = BAD_ITEMS[..10].iter().map(|(a, b, c, _)| item(a, b, c)).collect();
     assert_eq!(put(&stored, &all).unwrap_err().len(), 10, "one answer names every mistake");
+}
+
+#[test]
+fn another_version_of_maas_is_said_so() {
+    for version in ["3.7", "3.7.3", "3.7.0~beta1"] {
+        assert_eq!(version_note(version), None, "{version}");
+    }
+    for version in ["2.9.2", "3.5.1", "3.8.0", "4.0", "37", "", "new"] {
+        assert!(version_note(version).unwrap().contains("another version than 3.7"), "{version}");
+    }
 }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use lattice_core::explain::Explain;
 use lattice_core::ids::IdSource;
+use lattice_core::site::maas::version_note;
 use lattice_core::site::{Site, SiteProvider};
 use lattice_core::time::Clock;
 use lattice_providers::error::ProviderError;
+use lattice_providers::machine::maas::region::RackController;
 use lattice_providers::secret::{SecretError, SecretObject, SecretPath, SecretStore};
 use lattice_workflow::providers::Providers;
 use lattice_workflow::site_clients::SiteClients;
@@ -35,10 +37,10 @@ impl Prober {
         let version = client.version().await?;
         let user = client.whoami().await?;
         let racks = client.rack_controllers().await?;
-        Ok(Probed {
-            version: Some(version.version),
-            details: vec![format!("key of {}", user.username), format!("{} rack controllers", racks.len())],
-        })
+        let role = if user.is_superuser { "" } else { ", who is no administrator: onboarding needs one" };
+        let mut details = vec![format!("key of {}{role}", user.username), racks_in_words(&racks)];
+        details.extend(version_note(&version.version));
+        Ok(Probed { version: Some(version.version), details })
     }
 
     async fn lxd(&self, site: &Site, clients: &SiteClients) -> Result<Probed, ProviderError> {
@@ -58,6 +60,15 @@ impl SiteProber for Prober {
             SiteProvider::Lxd(_) => self.lxd(site, &clients).await,
         };
         probed.map_err(|error| ProbeFailed { why: error.to_string(), code: error.code() })
+    }
+}
+
+fn racks_in_words(racks: &[RackController]) -> String {
+    let names: Vec<&str> = racks.iter().map(|rack| rack.hostname.as_str()).collect();
+    match names.as_slice() {
+        [] => "no rack controller: nothing can boot".to_owned(),
+        [one] => format!("1 rack controller: {one}"),
+        several => format!("{} rack controllers: {}", several.len(), several.join(", ")),
     }
 }
 

@@ -5,6 +5,7 @@ use lattice_core::ids::{ApiTokenId, BatchId, JobId};
 use lattice_core::node::HoldKind;
 
 use super::{Call, Client, ClientError, Transport, encode};
+use crate::Gone;
 use crate::audit::{AuditEntry, AuditQuery, AuditVerification};
 use crate::batch::{
     ActOnBatch, BatchAccepted, BatchAction, BatchActionAnswer, BatchLogLine, BatchLogQuery, BatchQuery, BatchRow,
@@ -144,8 +145,8 @@ impl<T: Transport> Client<T> {
         self.send(with(Method::PATCH, &["sites", site]).json(patch)).await
     }
 
-    /// Disables a site.
-    pub async fn disable_site(&self, site: &str) -> Result<SiteView, ClientError> {
+    /// Removes a site that no node ever was of.
+    pub async fn remove_site(&self, site: &str) -> Result<Gone, ClientError> {
         self.send(with(Method::DELETE, &["sites", site])).await
     }
 

@@ -1,17 +1,23 @@
 //! `lattice site`: provider endpoints, their settings and their credentials. spec: S5 3.4
 
 mod credentials;
+mod power_override;
+mod profile;
+mod roce;
 
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use lattice_api::Gone;
 use lattice_api::client::{get, post};
 use lattice_api::page::Page;
-use lattice_api::site::{CreateSite, HeartbeatPolicy, PatchSite, ProbeAnswer, SiteStatus, SiteView};
+use lattice_api::site::{
+    CreateSite, HeartbeatPolicy, KNOBS, PatchSite, ProbeAnswer, SiteStatus, SiteView,
+};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
-use crate::output::{self, Look, Row, Shown, facts};
+use crate::output::{self, Look, Row, Shown, table};
 use crate::paging::Paging;
 use crate::session::{Session, request};
 
@@ -37,6 +43,17 @@ pub enum Command {
     Disable(Named),
     /// Accept onboardings again
     Enable(Named),
+    /// Remove a site that no node ever was of, with its secrets
+    Remove(Named),
+    /// Other images, networks and policies for some onboardings
+    #[command(subcommand)]
+    Profile(profile::Command),
+    /// BMC logins of single machines, which stand over the site's
+    #[command(subcommand)]
+    Override(power_override::Command),
+    /// RoCE addresses of hosts
+    #[command(subcommand)]
+    Roce(roce::Command),
 }
 
 /// One site.
@@ -162,12 +179,31 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
             probed(&named.site, &answer, session)
         }
         Command::Disable(named) => {
-            session.show::<SiteView>(request(reqwest::Method::DELETE, &["sites", &named.site])).await
+            let body = PatchSite { status: Some(SiteStatus::Disabled), ..PatchSite::default() };
+            patch(&named.site, &body, session).await
         }
         Command::Enable(named) => {
             let body = PatchSite { status: Some(SiteStatus::Active), ..PatchSite::default() };
             patch(&named.site, &body, session).await
         }
+        Command::Remove(named) => {
+            let effect = "its profiles, overrides, RoCE assignments and secrets are removed with it";
+            session.confirm(&format!("remove site {}", named.site), effect)?;
+            session.show::<Gone>(request(reqwest::Method::DELETE, &["sites", &named.site])).await
+        }
+        Command::Profile(command) => profile::run(command, session).await,
+        Command::Override(command) => power_override::run(command, session).await,
+        Command::Roce(command) => roce::run(command, session).await,
+    }
+}
+
+impl Shown for Gone {
+    fn text(&self, _: Look) -> String {
+        format!("{} is removed\n", self.removed)
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![self.removed.clone()]
     }
 }
 
@@ -328,8 +364,7 @@ impl Shown for SiteView {
         let mut settings = Vec::new();
         flatten("", &json!(self.provider), &mut settings);
         flatten("heartbeat", &json!(self.heartbeat), &mut settings);
-        let settings: Vec<(&str, String)> = settings.iter().map(|(key, value)| (key.as_str(), value.clone())).collect();
-        text.push_str(&facts(&settings));
+        text.push_str(&table(&[], settings.into_iter().map(|(key, value)| with_unit(key, value))));
         text
     }
 
@@ -341,6 +376,16 @@ impl Shown for SiteView {
         (!self.credentials_complete && self.provider.kind() != "manual")
             .then(|| format!("it has no credentials yet: lattice site credentials set {} --from-file FILE", self.name))
     }
+}
+
+/// A setting as a line: a knob of a policy has its unit and what it is for beside it.
+fn with_unit(key: String, value: String) -> Vec<String> {
+    let knob = KNOBS.iter().find(|knob| key.strip_prefix("policy.") == Some(knob.name));
+    let about = knob.map(|knob| match knob.kind.unit() {
+        "" => knob.about.to_owned(),
+        unit => format!("{unit}; {}", knob.about),
+    });
+    vec![key, value, about.unwrap_or_default()]
 }
 
 /// Every value with its dotted key, as `lattice site set` takes them.

@@ -1,6 +1,7 @@
 //! `lattice sku`: what a machine of one kind must have.
 
 use clap::{Args, Subcommand};
+use lattice_api::Gone;
 use lattice_api::client::{get, post};
 use lattice_api::page::Page;
 use lattice_api::sku::{CreateSku, DiskRule, NicRule, Sku};
@@ -8,7 +9,7 @@ use lattice_api::sku::{CreateSku, DiskRule, NicRule, Sku};
 use crate::failure::Failure;
 use crate::output::{self, Look, Row, Shown};
 use crate::paging::Paging;
-use crate::session::Session;
+use crate::session::{Session, request};
 
 /// What can be done with SKUs.
 #[derive(Debug, Subcommand)]
@@ -20,6 +21,8 @@ pub enum Command {
     Show(Named),
     /// Create a SKU; a rule that is not given is not checked
     Create(Create),
+    /// Remove a SKU that no node is of
+    Remove(Named),
 }
 
 /// One SKU.
@@ -108,6 +111,10 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
                 disks: create.disk,
             };
             session.show::<Sku>(post(&["skus"]).json(&body)).await
+        }
+        Command::Remove(named) => {
+            session.confirm(&format!("remove SKU {}", named.sku), "no new node can be of it")?;
+            session.show::<Gone>(request(reqwest::Method::DELETE, &["skus", &named.sku])).await
         }
     }
 }

@@ -270,6 +270,21 @@ impl MaasPolicy {
     }
 }
 
+/// The version of MAAS whose answers this version of Lattice knows: major and minor.
+pub const KNOWN_VERSION: (u32, u32) = (3, 7);
+
+/// What to say of a region's version, where it is another than the known one. Others are used all the same.
+pub fn version_note(version: &str) -> Option<String> {
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().ok());
+    if (parts.next().flatten(), parts.next().flatten()) == (Some(KNOWN_VERSION.0), Some(KNOWN_VERSION.1)) {
+        return None;
+    }
+    let (given, (major, minor)) = (version.chars().take(40).collect::<String>(), KNOWN_VERSION);
+    Some(format!(
+        "MAAS {given} is another version than {major}.{minor}, whose answers Lattice knows: try one machine first"
+    ))
+}
+
 /// Length of a time span of hours, minutes and seconds, in seconds: `1h30m`. `None` when it is none.
 pub fn span_seconds(text: &str) -> Option<u64> {
     let mut total: u64 = 0;

@@ -262,6 +262,14 @@ fn conflict(resource: &str, have: &str) -> Refusal {
     {
         return Refusal::new(Code::Taken, format!("{resource} is taken by {have}"));
     }
+    if resource.starts_with("BMC address") {
+        return Refusal::new(Code::Taken, format!("{resource} is taken by node {have}"))
+            .next(NextAction::run(format!("lattice explain node {have}"), "says what that node is"));
+    }
+    let is_key = ["profile name", "power override by", "RoCE address", "node of"];
+    if is_key.iter().any(|key| resource.starts_with(key)) {
+        return Refusal::new(Code::Taken, format!("{resource} is taken by {have}"));
+    }
     if resource.starts_with("live job") {
         return Refusal::new(Code::NodeBusy, format!("{resource}: {have} is not over"))
             .next(NextAction::Fix { what: "wait for that job, or cancel it".to_owned() });

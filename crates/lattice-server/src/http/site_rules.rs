@@ -2,7 +2,7 @@
 
 use lattice_api::site::PatchSite;
 use lattice_core::ids::SiteId;
-use lattice_core::site::{Site, SiteProvider};
+use lattice_core::site::{Site, SiteProvider, check as core_check};
 use lattice_core::time::Timestamp;
 use serde_json::Value;
 
@@ -48,14 +48,15 @@ pub fn provider(id: SiteId, given: &Value) -> Answer<SiteProvider> {
 fn parse(mut value: Value) -> Answer<SiteProvider> {
     let kind = value.as_object_mut().and_then(|fields| fields.remove("kind"));
     match kind.as_ref().and_then(Value::as_str) {
-        Some("maas") => settings(value).map(SiteProvider::Maas),
-        Some("lxd") => settings(value).map(SiteProvider::Lxd),
+        Some("maas") => settings("provider", value).map(SiteProvider::Maas),
+        Some("lxd") => settings("provider", value).map(SiteProvider::Lxd),
         Some("manual") => Ok(SiteProvider::Manual),
         Some(_) | None => Err(Refusal::malformed("provider.kind", "must be `maas` or `lxd`")),
     }
 }
 
-fn settings<T: serde::de::DeserializeOwned>(value: Value) -> Answer<T> {
+/// Settings under that field of the body, parsed; an error names the field within them.
+pub fn settings<T: serde::de::DeserializeOwned>(root: &str, value: Value) -> Answer<T> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let message = error.inner().to_string();
         let leaf = ["missing field `", "unknown field `"]
@@ -63,9 +64,9 @@ fn settings<T: serde::de::DeserializeOwned>(value: Value) -> Answer<T> {
             .find_map(|prefix| message.strip_prefix(prefix).and_then(|rest| rest.split('`').next()).map(str::to_owned));
         let path = error.path().to_string();
         let field = match (path.as_str(), leaf) {
-            (".", Some(leaf)) => format!("provider.{leaf}"),
-            (path, Some(leaf)) if path != leaf => format!("provider.{path}.{leaf}"),
-            (path, _) => format!("provider.{path}"),
+            (".", Some(leaf)) => format!("{root}.{leaf}"),
+            (path, Some(leaf)) if path != leaf => format!("{root}.{path}.{leaf}"),
+            (path, _) => format!("{root}.{path}"),
         };
         Refusal::malformed(&field, format!("is not right: {message}"))
     })
@@ -108,7 +109,8 @@ fn merged(provider: &SiteProvider, changes: &Value) -> Answer<SiteProvider> {
     parse(value)
 }
 
-fn merge(target: &mut Value, patch: &Value) {
+/// Applies a JSON merge patch (RFC 7396).
+pub fn merge(target: &mut Value, patch: &Value) {
     let (Some(fields), Some(changes)) = (target.as_object_mut(), patch.as_object()) else {
         *target = patch.clone();
         return;
@@ -124,11 +126,7 @@ fn merge(target: &mut Value, patch: &Value) {
 
 /// Values that are well formed and would not work.
 pub fn check(site: &Site) -> Answer<()> {
-    let named = (1..=63).contains(&site.name.len())
-        && site.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
-    if !named {
-        return Err(Refusal::invalid("name", "must be 1 to 63 lower-case letters, digits and hyphens, such as dc1"));
-    }
+    check_name(&site.name, "dc1")?;
     if !(1..=63).contains(&site.region_code.len()) {
         return Err(Refusal::invalid("region_code", "must have 1 to 63 characters"));
     }
@@ -143,9 +141,29 @@ pub fn check(site: &Site) -> Answer<()> {
     }
     match &site.provider {
         SiteProvider::Manual => Ok(()),
-        SiteProvider::Maas(maas) => check_url("provider.api_base_url", &maas.api_base_url),
+        SiteProvider::Maas(maas) => {
+            check_url("provider.api_base_url", &maas.api_base_url)?;
+            core_check::maas_site(maas).map_err(|bad| refused("provider", &bad))
+        }
         SiteProvider::Lxd(lxd) => check_url("provider.api_url", &lxd.api_url),
     }
+}
+
+/// A value that core refused, under that field of the body.
+pub fn refused(root: &str, bad: &core_check::BadValue) -> Refusal {
+    Refusal::invalid(&format!("{root}.{}", bad.field), &bad.problem)
+}
+
+/// A name that stands in paths and commands, and is no id.
+pub fn check_name(name: &str, example: &str) -> Answer<()> {
+    let fine = (1..=63).contains(&name.len())
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+        && uuid::Uuid::parse_str(name).is_err();
+    if fine {
+        return Ok(());
+    }
+    let what = format!("must be 1 to 63 lower-case letters, digits and hyphens and no id, such as {example}");
+    Err(Refusal::invalid("name", what))
 }
 
 fn check_url(field: &str, text: &str) -> Answer<()> {

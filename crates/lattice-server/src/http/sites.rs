@@ -4,12 +4,14 @@ use axum::Json;
 use axum::extract::{MatchedPath, Path, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
+use lattice_api::Gone;
 use lattice_api::page::{Page, PageQuery};
 use lattice_api::site::{CreateSite, PatchSite, SiteStatus, SiteView};
-use lattice_core::change::Change;
+use lattice_core::change::{Change, Guard, Removed};
 use lattice_core::explain::{Code, NextAction};
-use lattice_core::ids::{Generation, SiteId};
+use lattice_core::ids::{Generation, ProfileId, SiteId};
 use lattice_core::site::{Site, SiteProvider};
+use lattice_store::PAGE_MAX;
 
 use super::extract::{NoBody, Query, Write, page_request};
 use super::rows::{find_site, site_of};
@@ -102,6 +104,9 @@ pub async fn create(State(app): State<App>, path: MatchedPath, write: Write<Crea
         generation: Generation::FIRST,
     };
     super::site_rules::check(&site)?;
+    if default_profile(&site).is_some() {
+        return Err(Refusal::invalid("provider.default_profile_id", "must be set later: a new site has no profiles"));
+    }
     if !is_shown(&path, &site) {
         return Err(Refusal::invalid("provider.kind", "must be `maas` under /maas-sites"));
     }
@@ -143,13 +148,99 @@ pub async fn disable(
     change(&app, site, &write, &patch).await
 }
 
+const fn default_profile(site: &Site) -> Option<ProfileId> {
+    match &site.provider {
+        SiteProvider::Maas(maas) => maas.default_profile_id,
+        SiteProvider::Manual | SiteProvider::Lxd(_) => None,
+    }
+}
+
+/// A default must be one of the site's own profiles, and active; that it stays so is the commit's guard.
+async fn usable_default(app: &App, site: &Site, id: ProfileId) -> Answer<Guard> {
+    let field = "provider.default_profile_id";
+    let found = app.store.profile(id).await?.filter(|profile| profile.site == site.id);
+    let Some(profile) = found else {
+        let list = format!("lattice site profile list {}", site.name);
+        return Err(Refusal::invalid(field, format!("names {id}, which is no profile of site {}", site.name))
+            .next(NextAction::run(list, "shows those that there are")));
+    };
+    match profile.status {
+        SiteStatus::Active => Ok(Guard::ProfileGeneration { profile: id, have: profile.generation }),
+        SiteStatus::Disabled => {
+            let enable = format!("lattice site profile enable {} {}", site.name, profile.name);
+            Err(Refusal::invalid(field, format!("names profile {}, which is disabled", profile.name))
+                .next(NextAction::run(enable, "lets new work use it")))
+        }
+    }
+}
+
+/// Removes a site with all that stands beside it: its profiles, overrides, assignments and secrets. Refused while a
+/// node is of it, and for good once one was: its history would have no place. It can be disabled then.
+pub async fn remove(
+    State(app): State<App>,
+    path: MatchedPath,
+    Path(name): Path<String>,
+    write: Write<NoBody>,
+) -> Answer<Json<Gone>> {
+    if write.earlier.is_some() {
+        return Ok(Json(Gone { removed: name }));
+    }
+    let site = find(&app, &path, &name).await?;
+    write.check_version(site.generation)?;
+    if matches!(site.provider, SiteProvider::Manual) {
+        return Err(Refusal::new(Code::Invalid, format!("site {} is built in and stays", site.name)));
+    }
+    let mut secrets: Vec<String> = secret_paths(&site.provider)?.iter().map(ToString::to_string).collect();
+    let mut changes = Vec::new();
+    changes.extend(app.store.profiles(site.id).await?.into_iter().map(Removed::Profile));
+    let mut after = None;
+    loop {
+        let page = app.store.power_overrides(site.id, after, PAGE_MAX).await?;
+        after = page.last().map(|one| one.id);
+        secrets.extend(page.iter().map(|one| one.path.clone()));
+        let is_last = page.len() < PAGE_MAX;
+        changes.extend(page.into_iter().map(Removed::PowerOverride));
+        if is_last {
+            break;
+        }
+    }
+    changes.extend(super::roce::all(&app, site.id).await?.into_iter().map(Removed::Roce));
+    let (id, name_of) = (site.id, site.name.clone());
+    changes.push(Removed::Site(site));
+    let changes = changes.into_iter().map(|removed| Change::Removed(Box::new(removed))).collect();
+    let commit = write.request(&*app.ids, "").commit(vec![Guard::SiteUnused { site: id }], changes);
+    write.commit(&app, commit).await.map_err(|refused| in_use(refused, &name_of))?;
+    for path in secrets {
+        super::power_overrides::forget(&app, &path).await.map_err(|refused| {
+            refused.because(format!("the site is removed; its secret at {path} is left for you to delete"))
+        })?;
+    }
+    Ok(Json(Gone { removed: name }))
+}
+
+/// The store's word for it, in words for people.
+fn in_use(refused: Refusal, site: &str) -> Refusal {
+    if !refused.problem().detail.starts_with("node of site") {
+        return refused;
+    }
+    let (list, disable) = (format!("lattice node list --site {site}"), format!("lattice site disable {site}"));
+    Refusal::new(Code::Taken, format!("site {site} has nodes, or had some whose history names it"))
+        .next(NextAction::run(disable, "refuses new work there and keeps the history"))
+        .next(NextAction::run(list, "shows its nodes"))
+}
+
 async fn change<B: Send + Sync>(app: &App, site: Site, write: &Write<B>, patch: &PatchSite) -> Answer<Json<SiteView>> {
     let id = site.id;
     if write.earlier.is_none() {
         write.check_version(site.generation)?;
+        let before = default_profile(&site);
         let after = patched(site, patch, write.at)?;
+        let mut guards = Vec::new();
+        if let Some(id) = default_profile(&after).filter(|id| before != Some(*id)) {
+            guards.push(usable_default(app, &after, id).await?);
+        }
         let request = write.request(&*app.ids, "");
-        write.commit(app, request.commit(Vec::new(), vec![Change::Site(Box::new(after))])).await?;
+        write.commit(app, request.commit(guards, vec![Change::Site(Box::new(after))])).await?;
     }
     view(app, site_of(app, id).await?).await.map(Json)
 }

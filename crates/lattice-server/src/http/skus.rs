@@ -4,14 +4,15 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
+use lattice_api::Gone;
 use lattice_api::page::{Page, PageQuery};
 use lattice_api::sku::{CreateSku, PatchSku, Sku};
-use lattice_core::change::Change;
+use lattice_core::change::{Change, Guard, Removed};
 use lattice_core::explain::{Code, NextAction};
 use lattice_core::ids::Generation;
 
 use super::App;
-use super::extract::{Query, Write, page_request};
+use super::extract::{NoBody, Query, Write, page_request};
 use super::rows::find_sku;
 use crate::error::{Answer, Refusal};
 
@@ -72,6 +73,29 @@ pub async fn patch(State(app): State<App>, Path(name): Path<String>, write: Writ
         write.commit(&app, request.commit(Vec::new(), vec![Change::Sku(after)])).await?;
     }
     find_sku(&app, &name).await.map(Json)
+}
+
+/// Removes a SKU that no node is of.
+pub async fn remove(State(app): State<App>, Path(name): Path<String>, write: Write<NoBody>) -> Answer<Json<Gone>> {
+    if write.earlier.is_none() {
+        let sku = find_sku(&app, &name).await?;
+        write.check_version(sku.generation)?;
+        let unused = Guard::SkuUnused { sku: sku.name.clone() };
+        let change = Change::Removed(Box::new(Removed::Sku(sku)));
+        let commit = write.request(&*app.ids, "").commit(vec![unused], vec![change]);
+        write.commit(&app, commit).await.map_err(|refused| in_use(refused, &name))?;
+    }
+    Ok(Json(Gone { removed: name }))
+}
+
+/// The store's word for it, in words for people.
+fn in_use(refused: Refusal, sku: &str) -> Refusal {
+    if !refused.problem().detail.starts_with("node of SKU") {
+        return refused;
+    }
+    Refusal::new(Code::Taken, format!("nodes are of the SKU {sku}"))
+        .because("their health checks would have nothing to compare with")
+        .next(NextAction::run(format!("lattice node list --sku {sku}"), "shows them"))
 }
 
 fn patched(sku: Sku, write: &Write<PatchSku>) -> Sku {

@@ -1,5 +1,6 @@
 //! Every route of the API, with who may use it.
 
+use lattice_api::Gone;
 use lattice_api::audit::{AuditEntry, AuditQuery, AuditVerification};
 use lattice_api::batch::{
     ActOnBatch, BatchAccepted, BatchActionAnswer, BatchLogLine, BatchLogQuery, BatchQuery, BatchRow, BatchView,
@@ -16,6 +17,9 @@ use lattice_api::node::{
 };
 use lattice_api::onboarding::{CreateOnboarding, OnboardingAccepted, OnboardingView};
 use lattice_api::page::{Page, PageQuery};
+use lattice_api::power_override::{CreatePowerOverride, PatchPowerOverride, PowerOverrideView};
+use lattice_api::profile::{CreateProfile, PatchProfile, ProfileView};
+use lattice_api::roce::{PutRoce, RoceAnswer, RoceQuery, RoceView};
 use lattice_api::server::ServerHealth;
 use lattice_api::site::{CreateSite, PatchSite, ProbeAnswer, SiteCredentials, SiteView};
 use lattice_api::sku::{CreateSku, PatchSku, Sku};
@@ -25,8 +29,8 @@ use lattice_core::actor::Role;
 
 use super::surface::{Access, Route, Surface};
 use super::{
-    audit, backup, batches, events, fleet, holds, jobs, node_verbs, nodes, onboardings, server, site_credentials,
-    sites, skus, timeline, tokens,
+    audit, backup, batches, events, fleet, holds, jobs, node_verbs, nodes, onboardings, power_overrides, profiles, roce, server,
+    site_credentials, sites, skus, timeline, tokens,
 };
 use crate::metrics::OPENMETRICS;
 
@@ -152,6 +156,11 @@ fn sku_routes(surface: Surface) -> Surface {
                 .answers::<Sku>(200, "The SKU"),
             skus::patch,
         )
+        .route(
+            Route::delete("/api/v1/admin/skus/{name}", ADMIN, "Remove a SKU that no node is of")
+                .answers::<Gone>(200, "It is gone"),
+            skus::remove,
+        )
 }
 
 fn site_routes(surface: Surface) -> Surface {
@@ -189,11 +198,6 @@ fn site_routes(surface: Surface) -> Surface {
                 sites::patch,
             )
             .route(
-                Route::delete(one, ADMIN, "Disable a site; what is in flight goes on")
-                    .answers::<SiteView>(200, "The site"),
-                sites::disable,
-            )
-            .route(
                 Route::post(credentials, ADMIN, "Try secrets at the provider, then keep them")
                     .takes::<SiteCredentials>()
                     .answers::<ProbeAnswer>(200, "What the provider said"),
@@ -205,7 +209,123 @@ fn site_routes(surface: Surface) -> Surface {
                 site_credentials::probe,
             );
     }
+    let surface = surface
+        .route(
+            Route::delete("/api/v1/admin/sites/{id}", ADMIN, "Remove a site that no node ever was of")
+                .answers::<Gone>(200, "It is gone"),
+            sites::remove,
+        )
+        .route(
+            Route::delete("/api/v1/admin/maas-sites/{id}", ADMIN, "Disable a site; what is in flight goes on")
+                .answers::<SiteView>(200, "The site"),
+            sites::disable,
+        );
+    site_detail_routes(surface)
+}
+
+fn site_detail_routes(surface: Surface) -> Surface {
+    let mut surface = surface;
+    for [profiles, profile, overrides, power_override, roce, assignment] in [
+        [
+            "/api/v1/admin/sites/{id}/profiles",
+            "/api/v1/admin/sites/{id}/profiles/{profile}",
+            "/api/v1/admin/sites/{id}/power-overrides",
+            "/api/v1/admin/sites/{id}/power-overrides/{override}",
+            "/api/v1/admin/sites/{id}/roce-assignments",
+            "/api/v1/admin/sites/{id}/roce-assignments/{assignment}",
+        ],
+        [
+            "/api/v1/admin/maas-sites/{id}/profiles",
+            "/api/v1/admin/maas-sites/{id}/profiles/{profile}",
+            "/api/v1/admin/maas-sites/{id}/power-overrides",
+            "/api/v1/admin/maas-sites/{id}/power-overrides/{override}",
+            "/api/v1/admin/maas-sites/{id}/roce-assignments",
+            "/api/v1/admin/maas-sites/{id}/roce-assignments/{assignment}",
+        ],
+    ] {
+        surface = profile_routes(surface, profiles, profile);
+        surface = override_routes(surface, overrides, power_override);
+        surface = roce_routes(surface, roce, assignment);
+    }
     surface
+}
+
+fn profile_routes(surface: Surface, all: &'static str, one: &'static str) -> Surface {
+    surface
+        .route(
+            Route::get(all, READ, "Profiles of a MAAS site, by name")
+                .query::<PageQuery>()
+                .answers::<Page<ProfileView>>(200, "One page"),
+            profiles::list,
+        )
+        .route(
+            Route::post(all, ADMIN, "Create a profile")
+                .takes::<CreateProfile>()
+                .answers::<ProfileView>(201, "The profile"),
+            profiles::create,
+        )
+        .route(
+            Route::get(one, READ, "A profile, by id or name").answers::<ProfileView>(200, "The profile"),
+            profiles::get,
+        )
+        .route(
+            Route::patch(one, ADMIN, "Change, enable or disable a profile; accepted jobs keep what they have")
+                .takes::<PatchProfile>()
+                .answers::<ProfileView>(200, "The profile"),
+            profiles::patch,
+        )
+        .route(
+            Route::delete(one, ADMIN, "Remove a profile that is not the site's default")
+                .answers::<Gone>(200, "It is gone"),
+            profiles::remove,
+        )
+}
+
+fn override_routes(surface: Surface, all: &'static str, one: &'static str) -> Surface {
+    surface
+        .route(
+            Route::get(all, READ, "Power-credential overrides of a MAAS site, oldest first")
+                .query::<PageQuery>()
+                .answers::<Page<PowerOverrideView>>(200, "One page"),
+            power_overrides::list,
+        )
+        .route(
+            Route::post(all, ADMIN, "Create an override with its login")
+                .takes::<CreatePowerOverride>()
+                .answers::<PowerOverrideView>(201, "The override"),
+            power_overrides::create,
+        )
+        .route(
+            Route::get(one, READ, "An override").answers::<PowerOverrideView>(200, "The override"),
+            power_overrides::get,
+        )
+        .route(
+            Route::patch(one, ADMIN, "Enable or disable an override, or give it another login")
+                .takes::<PatchPowerOverride>()
+                .answers::<PowerOverrideView>(200, "The override"),
+            power_overrides::patch,
+        )
+        .route(
+            Route::delete(one, ADMIN, "Remove an override and its login").answers::<Gone>(200, "It is gone"),
+            power_overrides::remove,
+        )
+}
+
+fn roce_routes(surface: Surface, all: &'static str, one: &'static str) -> Surface {
+    surface
+        .route(
+            Route::get(all, READ, "RoCE assignments of a MAAS site, by host and interface")
+                .query::<RoceQuery>()
+                .answers::<Page<RoceView>>(200, "One page"),
+            roce::list,
+        )
+        .route(
+            Route::post(all, ADMIN, "Create and change RoCE assignments, all or none")
+                .takes::<PutRoce>()
+                .answers::<RoceAnswer>(200, "What it came to"),
+            roce::put,
+        )
+        .route(Route::delete(one, ADMIN, "Remove a RoCE assignment").answers::<Gone>(200, "It is gone"), roce::remove)
 }
 
 fn onboarding_routes(surface: Surface) -> Surface {

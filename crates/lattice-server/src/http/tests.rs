@@ -6,5 +6,6 @@ mod events;
 mod fixture;
 mod machines;
 mod site_credentials;
+mod site_details;
 mod surface;
 mod tokens;

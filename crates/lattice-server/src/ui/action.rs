@@ -6,6 +6,7 @@ use lattice_api::batch::BatchAction;
 use lattice_api::error::{ApiCall, NextStep, call_of};
 use lattice_api::job::JobAction;
 use lattice_api::node::NodeVerb;
+use lattice_core::site::SiteStatus;
 use lattice_core::time::Timestamp;
 
 use super::shell::Shell;
@@ -308,6 +309,36 @@ pub fn probe_button(site: &str, shell: &Shell) -> Button {
         call: ApiCall { body: None, ..post(format!("/api/v1/admin/sites/{site}/probe")) },
         effect: "asks the provider who it is, with the stored secrets".to_owned(),
         manner: Manner::Plain,
+        blanks: Vec::new(),
+        choices: Vec::new(),
+        allowed: shell.may_act(),
+    }
+}
+
+/// Disables a site that is active, enables one that is disabled.
+pub fn site_status_button(site: &str, status: SiteStatus, shell: &Shell) -> Button {
+    let (label, verb, to, effect, manner) = match status {
+        SiteStatus::Active => (
+            "Disable…",
+            "disable",
+            SiteStatus::Disabled,
+            "new onboardings are refused; those in flight go on",
+            Manner::Asks,
+        ),
+        SiteStatus::Disabled => {
+            ("Enable", "enable", SiteStatus::Active, "new onboardings are accepted again", Manner::Plain)
+        }
+    };
+    Button {
+        label: label.to_owned(),
+        command: format!("lattice site {verb} {site}"),
+        call: ApiCall {
+            method: "PATCH".to_owned(),
+            path: format!("/api/v1/admin/sites/{site}"),
+            body: Some(serde_json::json!({"status": to})),
+        },
+        effect: effect.to_owned(),
+        manner,
         blanks: Vec::new(),
         choices: Vec::new(),
         allowed: shell.may_act(),

@@ -4,12 +4,15 @@ use std::future::Future;
 
 use askama::Template;
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::{MatchedPath, Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use lattice_api::audit::AuditQuery;
 use lattice_api::job::{JobQuery, JobView};
 use lattice_api::node::{NodeQuery, NodeView};
+use lattice_api::page::PageQuery;
+use lattice_api::roce::RoceQuery;
+use lattice_api::site::SiteProvider;
 use lattice_core::actor::Role;
 use lattice_core::explain::Code;
 use lattice_core::ids::{EventSeq, JobId, NodeId};
@@ -23,13 +26,15 @@ use super::jobs::{JobsFilter, JobsPage};
 use super::node::NodePage;
 use super::refusal::FailurePage;
 use super::shell::{Section, Shell, query};
+use super::site::{self, SitePage, SiteParts};
 use super::sites::SitesPage;
 use super::statics::{CONTENT_SECURITY_POLICY, FILES};
 use crate::auth::authenticate;
 use crate::error::{Answer, Refusal};
 use crate::http::extract::Query;
 use crate::http::{
-    App, audit as audits, batches as batch_list, fleet as fleets, jobs as job_list, nodes, sites as site_list, timeline,
+    App, audit as audits, batches as batch_list, fleet as fleets, jobs as job_list, nodes, power_overrides, profiles, roce,
+    sites as site_list, timeline,
 };
 
 /// The script asks for the changing part alone.
@@ -293,6 +298,40 @@ pub async fn sites(visit: Visit) -> Response {
         .await
 }
 
+/// One site.
+pub async fn site(visit: Visit, path: MatchedPath, Path(name): Path<String>) -> Response {
+    let title = name.clone();
+    visit
+        .answer(Section::Sites, &title, |app, mut shell| async move {
+            let state = || State(app.clone());
+            let Json(view) = site_list::get(state(), path.clone(), Path(name)).await?;
+            shell.title = view.name.clone();
+            let newest = JobQuery { site_id: Some(view.id), limit: Some(site::SHOWN), ..JobQuery::default() };
+            let jobs = job_list::page(&app, newest).await?.items;
+            let mut parts = SiteParts {
+                profiles: Vec::new(),
+                overrides: (Vec::new(), false),
+                roce: (Vec::new(), false),
+                jobs,
+                view,
+            };
+            if matches!(parts.view.provider, SiteProvider::Maas(_)) {
+                let of_site = || Path(parts.view.id.to_string());
+                let page = |limit| Query(PageQuery { limit: Some(limit), ..PageQuery::default() });
+                let Json(profiles) = profiles::list(state(), path.clone(), of_site(), page(100)).await?;
+                let Json(overrides) =
+                    power_overrides::list(state(), path.clone(), of_site(), page(site::SHOWN)).await?;
+                let first = RoceQuery { limit: Some(site::SHOWN), ..RoceQuery::default() };
+                let Json(roce) = roce::list(state(), path.clone(), of_site(), Query(first)).await?;
+                parts.profiles = profiles.items;
+                parts.overrides = (overrides.items, overrides.next.is_some());
+                parts.roce = (roce.items, roce.next.is_some());
+            }
+            Ok(SitePage::of(shell, parts))
+        })
+        .await
+}
+
 /// Where a page of the audit begins.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
@@ -400,6 +439,15 @@ impl Parts for BatchesPage {
 }
 
 impl Parts for BatchPage {
+    fn whole(&self) -> askama::Result<String> {
+        self.render()
+    }
+    fn main_part(&self) -> askama::Result<String> {
+        self.as_main().render()
+    }
+}
+
+impl Parts for SitePage {
     fn whole(&self) -> askama::Result<String> {
         self.render()
     }

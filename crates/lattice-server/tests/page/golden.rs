@@ -23,6 +23,7 @@ async fn pages_look_as_they_did() {
         ("job_failed", format!("/ui/jobs/{}", fleet.failed_job)),
         ("jobs_live", "/ui/jobs?status=live".to_owned()),
         ("sites", "/ui/sites".to_owned()),
+        ("site", "/ui/sites/dc1".to_owned()),
         ("no_such_node", "/ui/nodes/c99u99".to_owned()),
     ];
     let mut problems = Vec::new();

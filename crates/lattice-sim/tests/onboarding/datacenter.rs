@@ -23,6 +23,7 @@ use lattice_core::site::{
     MaasPolicy, MaasSettings, MaasSite, RoceAssignment, RoceRow, Site, SiteProfile, SiteProvider, SiteStatus,
 };
 use lattice_core::time::{Clock, Timestamp};
+use lattice_providers::machine::maas::Machine;
 use lattice_providers::secret::{SecretError, SecretObject, SecretPath, SecretStore};
 use lattice_sim::clock::SystemClock;
 use lattice_sim::maas::config::{SiteConfig, Timings};
@@ -33,6 +34,7 @@ use lattice_store::{Store, StoreConfig};
 use lattice_workflow::bootstrap::BootstrapConfig;
 use lattice_workflow::crash::CrashPlan;
 use lattice_workflow::driver::embedded::{DriverLimits, EmbeddedDriver, Waker};
+use lattice_workflow::providers::Providers;
 use lattice_workflow::runner::Runner;
 use lattice_workflow::site_clients::SiteClients;
 use lattice_workflow::tools::{Limits, LiveWork, SiteCache, SystemEntropy, Tools};
@@ -43,7 +45,7 @@ use tokio::sync::mpsc;
 const PATIENCE: Duration = Duration::from_secs(90);
 
 #[derive(Default)]
-struct Ids(AtomicU64);
+pub struct Ids(AtomicU64);
 
 impl IdSource for Ids {
     fn uuid(&self, at: Timestamp) -> uuid::Uuid {
@@ -109,6 +111,8 @@ pub struct Datacenter {
     pub store: Store,
     ids: Arc<Ids>,
     pub waker: Waker,
+    secrets: Arc<dyn SecretStore>,
+    providers: Arc<SiteClients>,
     driver: EmbeddedDriver,
     boots: mpsc::UnboundedReceiver<MachineBoot>,
 }
@@ -136,14 +140,14 @@ impl Datacenter {
             secrets.write(&path.parse().unwrap(), object).await.unwrap();
         }
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let providers = SiteClients::new(Arc::clone(&secrets), Arc::clone(&clock), ids.clone());
+        let providers = Arc::new(SiteClients::new(Arc::clone(&secrets), Arc::clone(&clock), ids.clone()));
         let runner = Runner::new(Arc::new(Tools {
             store: store.clone(),
             clock,
             ids: ids.clone(),
             entropy: Arc::new(SystemEntropy),
-            secrets,
-            providers: Arc::new(providers),
+            secrets: Arc::clone(&secrets),
+            providers: Arc::clone(&providers) as Arc<dyn Providers>,
             live_work: Arc::new(Idle),
             bootstrap: BootstrapConfig {
                 server: "https://127.0.0.1:7443".to_owned(),
@@ -159,7 +163,7 @@ impl Datacenter {
         }));
         let driver = EmbeddedDriver::start(runner, DriverLimits::default());
         let waker = driver.waker();
-        let world = Self { site, row, store, ids, waker, driver, boots };
+        let world = Self { site, row, store, ids, waker, secrets, providers, driver, boots };
         world.commit(vec![Change::Site(Box::new(world.row.clone()))]).await;
         world
     }
@@ -180,6 +184,25 @@ impl Datacenter {
         let commit = self.request().commit(Vec::new(), changes);
         let outcome = self.store.commit_one(commit).await.unwrap();
         assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
+    }
+
+    /// A fresh id's source and the time.
+    pub fn now(&self) -> (&Ids, Timestamp) {
+        (&self.ids, SystemClock.now())
+    }
+
+    /// Keeps a login at a path of the secret store.
+    pub async fn keep_login(&self, path: &str, user: &str, password: &str) {
+        let object = [("user", user), ("pass", password)];
+        let object = object.map(|(name, value)| (name.to_owned(), Secret::new(value.to_owned())));
+        self.secrets.write(&path.parse().unwrap(), object.into()).await.unwrap();
+    }
+
+    /// The machine of a job as MAAS describes it.
+    pub async fn machine(&self, job: &Job) -> Machine {
+        let id = job.outputs.provider_ref.as_ref().unwrap().parse().unwrap();
+        let region = self.providers.maas(&self.row).await.unwrap();
+        region.client().machine(&id).await.unwrap().unwrap()
     }
 
     /// Gives the `index`th machine its RoCE addresses: how many.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 mod datacenter;
+mod settings;
 
 use datacenter::Datacenter;
 use lattice_core::command::job::{Asked, act};

@@ -87,7 +87,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
     }
 }
 
-fn stdin() -> Result<String, Failure> {
+pub(super) fn stdin() -> Result<String, Failure> {
     let mut text = String::new();
     let read = std::io::stdin().lock().read_to_string(&mut text);
     read.map_err(|error| Failure::refused("cannot read stdin").because(error.to_string()))?;

@@ -102,6 +102,7 @@ pub struct Api {
     pub woken: Arc<Mutex<Vec<JobId>>>,
     /// Ends its streams.
     pub stop: CancellationToken,
+    secrets: Arc<TestSecrets>,
 }
 
 impl Api {
@@ -117,6 +118,7 @@ impl Api {
         let ids = Arc::new(TestIds::default());
         let woken = Arc::new(Mutex::new(Vec::new()));
         let stop = CancellationToken::new();
+        let secrets = Arc::new(TestSecrets::default());
         let (drawn, wake) = (AtomicU64::new(0), woken.clone());
         let parts = Parts {
             store: store.clone(),
@@ -128,7 +130,7 @@ impl Api {
                 bytes
             }),
             wake: Arc::new(move |job| wake.lock().unwrap().push(job)),
-            secrets: Arc::new(TestSecrets::default()),
+            secrets: secrets.clone(),
             prober: Arc::new(TestProber),
             registry: Arc::new(Registry::new()),
             metrics: Arc::new(Metrics::default()),
@@ -136,7 +138,7 @@ impl Api {
             limits,
             stop: stop.clone(),
         };
-        let api = Self { router: router(parts), store, clock, ids, woken, stop };
+        let api = Self { router: router(parts), store, clock, ids, woken, stop, secrets };
         api.seed().await;
         api
     }
@@ -196,6 +198,11 @@ impl Api {
         };
         let outcome = self.store.commit_one(commit).await.unwrap();
         assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
+    }
+
+    /// The names of what is kept at a path of the secret store.
+    pub fn secret(&self, path: &str) -> Option<Vec<String>> {
+        self.secrets.0.lock().unwrap().get(path).map(|object| object.keys().cloned().collect())
     }
 
     /// Lets time pass.

@@ -15,6 +15,9 @@ use crate::openapi;
 fn concrete(path: &str) -> String {
     path.replace("{id}", "01890000-0000-7000-8000-00000000dead")
         .replace("{name}", "no-such-thing")
+        .replace("{profile}", "no-such-profile")
+        .replace("{override}", "01890000-0000-7000-8000-00000000dead")
+        .replace("{assignment}", "01890000-0000-7000-8000-00000000dead")
         .replace("{verb}", "drain")
         .replace("{action}", "resume")
         .replace("{kind}", "maintenance")
@@ -99,7 +102,14 @@ async fn viewers_read_everything_but_audit_tokens_and_backups() {
 async fn unknown_ids_routes_and_methods_are_problems_too() {
     let api = Api::new().await;
     for (method, path, _) in rows().into_iter().filter(|(_, path, _)| path.contains('{')) {
-        let body = if path.ends_with("/holds") { r#"{"kind":"maintenance"}"# } else { "{}" };
+        let body = match path.rsplit('/').next() {
+            Some("holds") => r#"{"kind":"maintenance"}"#,
+            Some("profiles") => r#"{"name":"strict"}"#,
+            Some("power-overrides") => {
+                r#"{"selector_type":"hostname","selector_value":"a","login":{"user":"u","pass":"p"}}"#
+            }
+            Some(_) | None => "{}",
+        };
         let body = if method == Method::GET { "" } else { body };
         let seen = api.json(method.clone(), &concrete(&path), body).await;
         seen.refuses(404, "LAT0004", &format!("{method} {path}"));
