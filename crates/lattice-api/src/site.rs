@@ -131,6 +131,42 @@ pub struct ProbeAnswer {
     pub at: Timestamp,
 }
 
+/// How often a site's provider was asked, against what is meant to be enough. design: 7-tests-and-benchmarks
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct SiteCalls {
+    /// Which site.
+    pub site_id: SiteId,
+    /// Calls since the site's client was made: since the server's start, or the last change of its key.
+    pub calls: u64,
+    /// Of these, polls for news.
+    pub polls: u64,
+    /// Tries beyond the first.
+    pub retries: u64,
+    /// Calls that ended in an error.
+    pub failures: u64,
+    /// Least time between two polls, in milliseconds; they are made only while a job waits.
+    pub poll_interval_ms: u64,
+    /// Calls that one onboarding may take.
+    pub budget_per_onboarding: u64,
+    /// Calls that one RoCE interface may take besides.
+    pub budget_per_roce_interface: u64,
+    /// By their names.
+    pub by_call: Vec<CallLine>,
+}
+
+/// One kind of call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct CallLine {
+    /// `machines.list`.
+    pub call: String,
+    /// How often it was made.
+    pub calls: u64,
+    /// Tries beyond the first.
+    pub retries: u64,
+    /// How often it ended in an error.
+    pub failures: u64,
+}
+
 fn expose<S: serde::Serializer>(secret: &Option<Secret<String>>, serializer: S) -> Result<S::Ok, S::Error> {
     match secret {
         Some(secret) => serializer.serialize_str(secret.expose()),

@@ -119,6 +119,15 @@ fn a_file_of_roce_addresses_is_sent_as_json_and_refused_by_its_lines() {
 }
 
 #[test]
+fn calls_are_shown_against_their_budget() {
+    let line = json!({"call": "machines.list", "calls": 12, "retries": 1, "failures": 0});
+    let calls = json!({"site_id": SITE, "calls": 52, "polls": 40, "retries": 1, "failures": 0, "poll_interval_ms": 5_000,
+        "budget_per_onboarding": 40, "budget_per_roce_interface": 2, "by_call": [line]});
+    let server = Recorded::new(&[("GET /api/v1/admin/sites/dc1/calls", &[ok(calls)])]);
+    insta::assert_snapshot!(server.lattice("site calls dc1"));
+}
+
+#[test]
 fn what_cannot_be_undone_is_asked() {
     let server = Recorded::new(&[("DELETE /api/v1/admin/sites/dc1", &[ok(json!({"removed": "dc1"}))])]);
     let run = server.lattice("site remove dc1");

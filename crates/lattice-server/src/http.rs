@@ -39,6 +39,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use axum::Router;
+use lattice_api::site::CallLine;
 use lattice_core::explain::Code;
 use lattice_core::heartbeat::Registry;
 use lattice_core::ids::{IdSource, JobId, NodeId};
@@ -150,6 +151,12 @@ pub struct ProbeFailed {
 pub trait SiteProber: Send + Sync {
     /// Asks the site's provider who it is, with the stored secrets, those in `fresh` standing over them.
     async fn probe(&self, site: &Site, fresh: &NewSecrets) -> Result<Probed, ProbeFailed>;
+
+    /// What jobs and the poller asked of the site's provider since its client was made; empty where none is counted.
+    async fn calls(&self, site: &Site) -> Vec<CallLine> {
+        let _ = site;
+        Vec::new()
+    }
 }
 
 /// The router over these parts.

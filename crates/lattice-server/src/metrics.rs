@@ -5,6 +5,7 @@ use std::time::Duration;
 use lattice_core::ids::EventSeq;
 use lattice_core::job::JobStatus;
 use lattice_core::node::NodeState;
+use lattice_core::site::Site;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -23,6 +24,13 @@ const REQUEST_SECONDS: [f64; 10] = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025,
 pub struct NodeLabels {
     status: String,
     availability: String,
+}
+
+/// Kinds and states of sites.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct SiteLabels {
+    kind: String,
+    status: String,
 }
 
 /// States of jobs.
@@ -70,6 +78,7 @@ pub struct Metrics {
     registry: Registry,
     nodes: Family<NodeLabels, Gauge>,
     jobs: Family<JobLabels, Gauge>,
+    sites: Family<SiteLabels, Gauge>,
     requests: Family<RequestLabels, Counter>,
     request_seconds: Family<RouteLabels, Histogram>,
     outbox_seq: Gauge,
@@ -88,6 +97,7 @@ impl Default for Metrics {
             registry: Registry::default(),
             nodes: Family::default(),
             jobs: Family::default(),
+            sites: Family::default(),
             requests: Family::default(),
             request_seconds: Family::new_with_constructor(|| Histogram::new(REQUEST_SECONDS)),
             outbox_seq: Gauge::default(),
@@ -102,6 +112,7 @@ impl Default for Metrics {
         let registry = &mut metrics.registry;
         registry.register("lattice_nodes", "Nodes by their states", metrics.nodes.clone());
         registry.register("lattice_jobs", "Jobs by their status", metrics.jobs.clone());
+        registry.register("lattice_sites", "Sites by their kind and status", metrics.sites.clone());
         registry.register("lattice_http_requests", "Requests answered", metrics.requests.clone());
         registry.register(
             "lattice_http_request_seconds",
@@ -191,6 +202,15 @@ impl Metrics {
             self.jobs.get_or_create(&JobLabels { status: status.to_string() }).set(clamp(*count));
         }
         self.outbox_seq.set(clamp(last.0));
+    }
+
+    /// Sets the sites as they stand at a scrape.
+    pub fn observe_sites<'a>(&self, sites: impl Iterator<Item = &'a Site>) {
+        self.sites.clear();
+        for site in sites {
+            let labels = SiteLabels { kind: site.provider.kind().to_owned(), status: site.status.to_string() };
+            self.sites.get_or_create(&labels).inc();
+        }
     }
 
     /// All of it in the text format.

@@ -1,14 +1,17 @@
 //! Tries sites: with the stored secrets, and with new ones before they are written. spec: S5 3.4
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use lattice_api::site::CallLine;
 use lattice_core::explain::Explain;
 use lattice_core::ids::IdSource;
 use lattice_core::site::maas::version_note;
 use lattice_core::site::{Site, SiteProvider};
 use lattice_core::time::Clock;
 use lattice_providers::error::ProviderError;
+use lattice_providers::machine::maas::client::CallCount;
 use lattice_providers::machine::maas::region::RackController;
 use lattice_providers::secret::{SecretError, SecretObject, SecretPath, SecretStore};
 use lattice_workflow::providers::Providers;
@@ -22,12 +25,19 @@ pub struct Prober {
     secrets: Arc<dyn SecretStore>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
+    /// The clients that jobs use: what they ask is counted.
+    running: Arc<dyn Providers>,
 }
 
 impl Prober {
     /// Over the installation's secret store.
-    pub fn new(secrets: Arc<dyn SecretStore>, clock: Arc<dyn Clock>, ids: Arc<dyn IdSource>) -> Self {
-        Self { secrets, clock, ids }
+    pub fn new(
+        secrets: Arc<dyn SecretStore>,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn IdSource>,
+        running: Arc<dyn Providers>,
+    ) -> Self {
+        Self { secrets, clock, ids, running }
     }
 
     /// Version, then the key, then the rack controllers: reachable and allowed are told apart.
@@ -61,6 +71,28 @@ impl SiteProber for Prober {
         };
         probed.map_err(|error| ProbeFailed { why: error.to_string(), code: error.code() })
     }
+
+    async fn calls(&self, site: &Site) -> Vec<CallLine> {
+        match &site.provider {
+            // A site without usable credentials was asked nothing.
+            SiteProvider::Maas(_) => match self.running.maas(site).await {
+                Ok(region) => lines(region.client().counts()),
+                Err(_) => Vec::new(),
+            },
+            SiteProvider::Manual | SiteProvider::Lxd(_) => Vec::new(),
+        }
+    }
+}
+
+/// Calls in the order of their names.
+fn lines(counts: BTreeMap<&'static str, CallCount>) -> Vec<CallLine> {
+    let line = |(call, count): (&str, CallCount)| CallLine {
+        call: call.to_owned(),
+        calls: count.calls,
+        retries: count.retries,
+        failures: count.failures,
+    };
+    counts.into_iter().map(line).collect()
 }
 
 fn racks_in_words(racks: &[RackController]) -> String {

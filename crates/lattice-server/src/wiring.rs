@@ -230,6 +230,7 @@ impl Server {
             task_keys_pem: keys.signer.public().public_key,
         };
         let tools = tools(&options, &store, &secrets, &registry, &clock, &ids, bootstrap.clone());
+        let providers = Arc::clone(&tools.providers);
         let driver = EmbeddedDriver::start(Runner::new(Arc::new(tools)), DriverLimits::default());
         let wake = Arc::new(Wake(driver.waker()));
         let beside = store.reading_beside_commits();
@@ -260,7 +261,7 @@ impl Server {
             ids: Arc::clone(&ids),
             random: Arc::new(rand::random),
             wake: Arc::new(move |job| wake.wake(job)),
-            prober: Arc::new(Prober::new(Arc::clone(&secrets), Arc::clone(&clock), Arc::clone(&ids))),
+            prober: Arc::new(Prober::new(Arc::clone(&secrets), Arc::clone(&clock), Arc::clone(&ids), providers)),
             secrets,
             registry,
             metrics: Arc::clone(&metrics),

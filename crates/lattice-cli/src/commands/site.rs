@@ -12,7 +12,7 @@ use lattice_api::Gone;
 use lattice_api::client::{get, post};
 use lattice_api::page::Page;
 use lattice_api::site::{
-    CreateSite, HeartbeatPolicy, KNOBS, PatchSite, ProbeAnswer, SiteStatus, SiteView,
+    CreateSite, HeartbeatPolicy, KNOBS, PatchSite, ProbeAnswer, SiteCalls, SiteStatus, SiteView,
 };
 use serde_json::{Map, Value, json};
 
@@ -39,6 +39,8 @@ pub enum Command {
     Credentials(credentials::Command),
     /// Ask the provider whether it answers and accepts the credentials
     Probe(Named),
+    /// Show how often a MAAS region was asked, against its budget
+    Calls(Named),
     /// Refuse new onboardings; those in flight go on
     Disable(Named),
     /// Accept onboardings again
@@ -178,6 +180,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
             let answer = session.ask::<ProbeAnswer>(post(&["sites", &named.site, "probe"])).await?;
             probed(&named.site, &answer, session)
         }
+        Command::Calls(named) => session.show::<SiteCalls>(get(&["sites", &named.site, "calls"])).await,
         Command::Disable(named) => {
             let body = PatchSite { status: Some(SiteStatus::Disabled), ..PatchSite::default() };
             patch(&named.site, &body, session).await
@@ -194,6 +197,31 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
         Command::Profile(command) => profile::run(command, session).await,
         Command::Override(command) => power_override::run(command, session).await,
         Command::Roce(command) => roce::run(command, session).await,
+    }
+}
+
+impl Shown for SiteCalls {
+    fn text(&self, _: Look) -> String {
+        let mut text = format!(
+            "{} calls, {} of them polls, {} tried again, {} failed\nbudget: {} for each onboarding, {} more for each RoCE \
+             interface, one poll each {} ms while a job waits\n\n",
+            self.calls,
+            self.polls,
+            self.retries,
+            self.failures,
+            self.budget_per_onboarding,
+            self.budget_per_roce_interface,
+            self.poll_interval_ms
+        );
+        let cells = |line: &lattice_api::site::CallLine| {
+            vec![line.call.clone(), line.calls.to_string(), line.retries.to_string(), line.failures.to_string()]
+        };
+        text.push_str(&table(&["CALL", "MADE", "TRIED AGAIN", "FAILED"], self.by_call.iter().map(cells)));
+        text
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.by_call.iter().map(|line| line.call.clone()).collect()
     }
 }
 

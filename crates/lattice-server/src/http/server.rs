@@ -35,6 +35,7 @@ pub async fn readyz(State(app): State<App>) -> Answer<Json<ServerHealth>> {
 pub async fn metrics(State(app): State<App>) -> Answer<Response> {
     let nodes: Vec<_> = app.store.node_counts().await?.into_iter().map(|count| (count.state, count.nodes)).collect();
     let jobs = app.store.job_counts().await?;
+    app.metrics.observe_sites(app.store.sites().await?.iter());
     app.metrics.observe(&nodes, &jobs, app.store.last_event().await?);
     Ok(([(header::CONTENT_TYPE, OPENMETRICS)], app.metrics.text()).into_response())
 }

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use lattice_api::Gone;
 use lattice_api::page::{Page, PageQuery};
-use lattice_api::site::{CreateSite, PatchSite, SiteStatus, SiteView};
+use lattice_api::site::{CallLine, CreateSite, PatchSite, SiteCalls, SiteStatus, SiteView};
 use lattice_core::change::{Change, Guard, Removed};
 use lattice_core::explain::{Code, NextAction};
 use lattice_core::ids::{Generation, ProfileId, SiteId};
@@ -86,6 +86,28 @@ async fn view(app: &App, site: Site) -> Answer<SiteView> {
         updated_at: site.updated_at,
         generation: site.generation,
     })
+}
+
+/// How often a MAAS site was asked.
+pub async fn calls(State(app): State<App>, path: MatchedPath, Path(site): Path<String>) -> Answer<Json<SiteCalls>> {
+    /// design: 7-tests-and-benchmarks "MAAS calls for 1,000 concurrent onboardings"
+    const PER_ONBOARDING: u64 = 40;
+    /// The same row.
+    const PER_ROCE_INTERFACE: u64 = 2;
+    let (site, maas) = super::profiles::maas_site(&app, &path, &site).await?;
+    let by_call = app.prober.calls(&site).await;
+    let sum = |of: fn(&CallLine) -> u64| by_call.iter().map(of).sum();
+    Ok(Json(SiteCalls {
+        site_id: site.id,
+        calls: sum(|line| line.calls),
+        polls: by_call.iter().filter(|line| line.call.starts_with("events")).map(|line| line.calls).sum(),
+        retries: sum(|line| line.retries),
+        failures: sum(|line| line.failures),
+        poll_interval_ms: maas.policy.poll_interval_ms,
+        budget_per_onboarding: PER_ONBOARDING,
+        budget_per_roce_interface: PER_ROCE_INTERFACE,
+        by_call,
+    }))
 }
 
 /// Creates a site, without its secrets.

@@ -21,7 +21,7 @@ use lattice_api::power_override::{CreatePowerOverride, PatchPowerOverride, Power
 use lattice_api::profile::{CreateProfile, PatchProfile, ProfileView};
 use lattice_api::roce::{PutRoce, RoceAnswer, RoceQuery, RoceView};
 use lattice_api::server::ServerHealth;
-use lattice_api::site::{CreateSite, PatchSite, ProbeAnswer, SiteCredentials, SiteView};
+use lattice_api::site::{CreateSite, PatchSite, ProbeAnswer, SiteCalls, SiteCredentials, SiteView};
 use lattice_api::sku::{CreateSku, PatchSku, Sku};
 use lattice_api::sse::EVENT_STREAM;
 use lattice_api::token::{CreateToken, CreatedToken, TokenView, WhoAmI};
@@ -208,6 +208,13 @@ fn site_routes(surface: Surface) -> Surface {
                     .answers::<ProbeAnswer>(200, "What the provider said, or why it could not be asked"),
                 site_credentials::probe,
             );
+    }
+    for calls in ["/api/v1/admin/sites/{id}/calls", "/api/v1/admin/maas-sites/{id}/calls"] {
+        surface = surface.route(
+            Route::get(calls, READ, "How often a MAAS site was asked, against its budget")
+                .answers::<SiteCalls>(200, "Counts by call"),
+            sites::calls,
+        );
     }
     let surface = surface
         .route(

@@ -313,6 +313,7 @@ pub async fn site(visit: Visit, path: MatchedPath, Path(name): Path<String>) -> 
                 overrides: (Vec::new(), false),
                 roce: (Vec::new(), false),
                 jobs,
+                calls: None,
                 view,
             };
             if matches!(parts.view.provider, SiteProvider::Maas(_)) {
@@ -323,6 +324,8 @@ pub async fn site(visit: Visit, path: MatchedPath, Path(name): Path<String>) -> 
                     power_overrides::list(state(), path.clone(), of_site(), page(site::SHOWN)).await?;
                 let first = RoceQuery { limit: Some(site::SHOWN), ..RoceQuery::default() };
                 let Json(roce) = roce::list(state(), path.clone(), of_site(), Query(first)).await?;
+                let Json(calls) = site_list::calls(state(), path.clone(), of_site()).await?;
+                parts.calls = Some(calls);
                 parts.profiles = profiles.items;
                 parts.overrides = (overrides.items, overrides.next.is_some());
                 parts.roce = (roce.items, roce.next.is_some());

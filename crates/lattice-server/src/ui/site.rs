@@ -5,7 +5,7 @@ use lattice_api::job::JobRow;
 use lattice_api::power_override::PowerOverrideView;
 use lattice_api::profile::{ProfileView, SiteStatus};
 use lattice_api::roce::RoceView;
-use lattice_api::site::{Knob, KnobScope, SiteProvider, SiteView};
+use lattice_api::site::{Knob, KnobScope, SiteCalls, SiteProvider, SiteView};
 use lattice_core::site::MaasPolicy;
 
 use super::action::{Button, probe_button, site_status_button};
@@ -29,6 +29,7 @@ pub struct SitePage {
     roce: Vec<RoceView>,
     more_roce: bool,
     jobs: Vec<JobRow>,
+    calls: Option<SiteCalls>,
     probe: Option<Button>,
     status: Button,
 }
@@ -59,12 +60,14 @@ pub struct SiteParts {
     pub roce: (Vec<RoceView>, bool),
     /// Its newest jobs.
     pub jobs: Vec<JobRow>,
+    /// How often it was asked, where that is counted.
+    pub calls: Option<SiteCalls>,
 }
 
 impl SitePage {
     /// The page of these answers.
     pub fn of(shell: Shell, parts: SiteParts) -> Self {
-        let SiteParts { view, profiles, overrides, roce, jobs } = parts;
+        let SiteParts { view, profiles, overrides, roce, jobs, calls } = parts;
         let policy = match &view.provider {
             SiteProvider::Maas(maas) => Some(&maas.policy),
             SiteProvider::Manual | SiteProvider::Lxd(_) => None,
@@ -84,6 +87,7 @@ impl SitePage {
             roce: roce.0,
             more_roce: roce.1,
             jobs,
+            calls,
             probe: has_provider.then(|| probe_button(&view.name, &shell)),
             status: site_status_button(&view.name, view.status, &shell),
             view,

@@ -309,6 +309,25 @@ async fn sites_and_skus_in_use_stay_and_addresses_are_taken_once() {
 }
 
 #[tokio::test]
+async fn calls_are_counted_against_a_budget_and_sites_are_measured() {
+    let api = api().await;
+    let calls = api.get(&format!("{SITE}/calls")).await;
+    let count = |name: &str| calls.body[name].as_u64();
+    assert_eq!((count("calls"), count("polls"), count("retries")), (Some(47), Some(40), Some(2)), "{}", calls.body);
+    assert_eq!((count("budget_per_onboarding"), count("poll_interval_ms")), (Some(40), Some(5_000)));
+    api.get("/api/v1/admin/sites/local/calls").await.refuses(422, "LAT0010", "nothing is asked there");
+    patch(&api, "", json!({"status": "disabled"})).await;
+    let text = String::from_utf8_lossy(&api.get("/metrics").await.bytes).into_owned();
+    for line in [
+        r#"lattice_sites{kind="maas",status="active"} 1"#,
+        r#"lattice_sites{kind="maas",status="disabled"} 1"#,
+        r#"lattice_sites{kind="manual",status="active"} 1"#,
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+}
+
+#[tokio::test]
 async fn a_policy_that_would_not_work_is_refused_by_its_knob() {
     let api = api().await;
     for (policy, field) in [
