@@ -22,7 +22,7 @@ use crate::node::{
 };
 use crate::onboarding::{CreateOnboarding, OnboardingAccepted, OnboardingView};
 use crate::page::{Page, PageQuery};
-use crate::site::{CreateSite, PatchSite, ProbeAnswer, SiteCredentials, SiteView};
+use crate::site::{CreateSite, PatchSite, ProbeAnswer, SiteCredentials, SiteStatus, SiteView};
 use crate::sku::{CreateSku, PatchSku, Sku};
 use crate::token::{CreateToken, CreatedToken, TokenView, WhoAmI};
 
@@ -143,6 +143,12 @@ impl<T: Transport> Client<T> {
     /// Changes a site.
     pub async fn patch_site(&self, site: &str, patch: &PatchSite) -> Result<SiteView, ClientError> {
         self.send(with(Method::PATCH, &["sites", site]).json(patch)).await
+    }
+
+    /// Disables a site.
+    pub async fn disable_site(&self, site: &str) -> Result<SiteView, ClientError> {
+        let patch = PatchSite { status: Some(SiteStatus::Disabled), ..PatchSite::default() };
+        self.patch_site(site, &patch).await
     }
 
     /// Removes a site that no node ever was of.

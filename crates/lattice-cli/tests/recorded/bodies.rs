@@ -123,7 +123,9 @@ pub fn job() -> Value {
     with(
         job_row(),
         json!({
-            "input": {"flow": "onboard_maas", "hostname": "c07u43", "ipmi_ip": "10.176.17.43", "pxe_mac": null},
+            "input": {"flow": "onboard_maas", "hostname": "c07u43", "ipmi_ip": "10.176.17.43", "pxe_mac": null,
+                "settings": {"profile": "strict", "distro_series": "ubuntu/noble", "architecture": "amd64/generic",
+                    "pxe_iface": "ens19", "pxe_vlan_vid": 46, "node_pxe_iface": "eno8303", "policy": {}}},
             "round": 0, "epoch": 0, "outputs": {}, "decisions": {}, "warnings": [],
             "wait": {"reason": "MAAS commissions it", "until": "2026-11-21T09:15:50.000Z"},
             "requested_by": {"name": "ada", "role": "platform_admin"}, "reason": "rack 7",

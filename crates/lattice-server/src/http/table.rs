@@ -29,8 +29,8 @@ use lattice_core::actor::Role;
 
 use super::surface::{Access, Route, Surface};
 use super::{
-    audit, backup, batches, events, fleet, holds, jobs, node_verbs, nodes, onboardings, power_overrides, profiles, roce, server,
-    site_credentials, sites, skus, timeline, tokens,
+    audit, backup, batches, events, fleet, holds, jobs, node_verbs, nodes, onboardings, power_overrides, profiles,
+    roce, server, site_credentials, sites, skus, timeline, tokens,
 };
 use crate::metrics::OPENMETRICS;
 

@@ -33,8 +33,8 @@ use crate::auth::authenticate;
 use crate::error::{Answer, Refusal};
 use crate::http::extract::Query;
 use crate::http::{
-    App, audit as audits, batches as batch_list, fleet as fleets, jobs as job_list, nodes, power_overrides, profiles, roce,
-    sites as site_list, timeline,
+    App, audit as audits, batches as batch_list, fleet as fleets, jobs as job_list, nodes, power_overrides, profiles,
+    roce, sites as site_list, timeline,
 };
 
 /// The script asks for the changing part alone.
