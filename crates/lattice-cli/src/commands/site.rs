@@ -11,9 +11,7 @@ use clap::{Args, Subcommand};
 use lattice_api::Gone;
 use lattice_api::client::{get, post};
 use lattice_api::page::Page;
-use lattice_api::site::{
-    CreateSite, HeartbeatPolicy, KNOBS, PatchSite, ProbeAnswer, SiteCalls, SiteStatus, SiteView,
-};
+use lattice_api::site::{CreateSite, HeartbeatPolicy, KNOBS, PatchSite, ProbeAnswer, SiteCalls, SiteStatus, SiteView};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;

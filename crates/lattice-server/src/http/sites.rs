@@ -10,6 +10,7 @@ use lattice_api::site::{CallLine, CreateSite, PatchSite, SiteCalls, SiteStatus, 
 use lattice_core::change::{Change, Guard, Removed};
 use lattice_core::explain::{Code, NextAction};
 use lattice_core::ids::{Generation, ProfileId, SiteId};
+use lattice_core::site::credentials::credential_paths;
 use lattice_core::site::{Site, SiteProvider};
 use lattice_store::PAGE_MAX;
 
@@ -212,7 +213,8 @@ pub async fn remove(
     if matches!(site.provider, SiteProvider::Manual) {
         return Err(Refusal::new(Code::Invalid, format!("site {} is built in and stays", site.name)));
     }
-    let mut secrets: Vec<String> = secret_paths(&site.provider)?.iter().map(ToString::to_string).collect();
+    let own = credential_paths(&site.provider);
+    let mut secrets: Vec<String> = own.into_iter().map(|(_, path)| path.to_owned()).collect();
     let mut changes = Vec::new();
     changes.extend(app.store.profiles(site.id).await?.into_iter().map(Removed::Profile));
     let mut after = None;
