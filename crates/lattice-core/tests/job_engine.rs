@@ -218,12 +218,12 @@ fn every_failure_class_leads_where_the_specification_says() {
         (C::UpstreamTransient, Disposition::Retry { then: Stop::Retryable }, "resume"),
         (C::BmcPowerFailure, manual, "resume"),
         (C::PxeDiscoveryFailure, manual, "resume"),
-        (C::HardwareMismatch, Disposition::Manual, "resume --boot-disk <disk>"),
+        (C::HardwareMismatch, Disposition::Manual, "resume"),
         (C::DeployCloudInitFailure, Disposition::FailRetryable, "resume"),
         (C::PostDeployConnectivityFailure, manual, "resume"),
         (C::HardwareSyncFailure, manual, "resume"),
         (C::AgentEnrollmentFailure, manual, "resume"),
-        (C::StateAmbiguity, Disposition::Manual, "resume --boot-disk <disk>"),
+        (C::StateAmbiguity, Disposition::Manual, "resume"),
     ];
     assert_eq!(rows.len(), FailureClass::VARIANTS.len());
     let (job, id) = (pending(&maas()), pending(&maas()).id);
@@ -239,6 +239,26 @@ fn every_failure_class_leads_where_the_specification_says() {
     let asked = recommended_next_action(&maas(), &job, StageName::ConfigureStorage, &missing);
     let NextAction::Run { command, .. } = asked else { panic!("{asked:?}") };
     assert_eq!(command, format!("lattice job resume {id} --boot-disk nvme0n1"), "it runs as printed");
+}
+
+#[test]
+fn a_stage_that_tries_until_its_time_is_over_fails_as_its_last_error_was() {
+    let flow = maas();
+    let seeding = at(&flow, StageName::EnsureHardwareSyncConfigured);
+    let over = seeding.deadline.unwrap();
+    let fail = |class, code| {
+        turn_at(&flow, &seeding, over, |fence| Input::StageErr { fence, error: error(class, code) }).failure.unwrap()
+    };
+    let unreachable = fail(FailureClass::PostDeployConnectivityFailure, "no_ssh_address");
+    assert_eq!(
+        (unreachable.class, unreachable.error_code.as_str()),
+        (FailureClass::PostDeployConnectivityFailure, "no_ssh_address")
+    );
+    let unseeded = fail(FailureClass::HardwareSyncFailure, "machine_token_missing");
+    assert_eq!(
+        (unseeded.class, unseeded.error_code.as_str()),
+        (FailureClass::HardwareSyncFailure, "failed_hw_sync_seed")
+    );
 }
 
 #[test]

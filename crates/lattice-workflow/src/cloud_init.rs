@@ -10,6 +10,7 @@ use minijinja::{Environment, Value, context};
 use serde::Serialize;
 
 use crate::bootstrap::{AGENT_PATH, BOOTSTRAP_PATH, CA_PATH};
+use crate::first_boot::{Layer, RUNNER};
 
 /// First routing table of the RoCE interfaces; each interface has its own. Below the kernel's reserved 253 to 255.
 const FIRST_ROCE_TABLE: u32 = 100;
@@ -111,6 +112,7 @@ fn templates() -> Result<Environment<'static>, minijinja::Error> {
     environment.add_filter("json", |value: Value| serde_json::to_string(&value).unwrap_or_default());
     for (name, text) in [
         ("user_data.yaml", include_str!("cloud_init/user_data.yaml.j2")),
+        ("lattice_layer.sh", include_str!("cloud_init/lattice_layer.sh.j2")),
         ("agent.service", include_str!("cloud_init/agent.service.j2")),
         ("hardware_sync.path", include_str!("cloud_init/hardware_sync.path.j2")),
         ("init_disks.sh", include_str!("cloud_init/init_disks.sh.j2")),
@@ -129,6 +131,7 @@ fn plain(templates: &Environment<'_>, name: &str) -> Result<String, minijinja::E
 
 fn agent_files(payload: &Payload<'_>, templates: &Environment<'_>) -> Result<Vec<File>, minijinja::Error> {
     Ok(vec![
+        File { path: RUNNER, mode: "0755", content: plain(templates, "lattice_layer.sh")? },
         File { path: BOOTSTRAP_PATH, mode: "0600", content: payload.bootstrap_json.expose().clone() },
         File { path: CA_PATH, mode: "0644", content: payload.ca_pem.to_owned() },
         File { path: "/etc/lattice/task-keys.pem", mode: "0644", content: payload.task_keys_pem.to_owned() },
@@ -185,30 +188,40 @@ fn commands(payload: &Payload<'_>, roce: &[RoceLink]) -> Vec<Vec<String>> {
     let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let mut commands = Vec::new();
     if let Some(bundle) = payload.site_bundle {
-        commands.push(vec!["/usr/local/sbin/site-bootstrap".to_owned(), bundle.to_owned()]);
+        let program = vec!["/usr/local/sbin/site-bootstrap".to_owned(), bundle.to_owned()];
+        commands.push(in_layer(Layer::SiteBootstrap, program));
     }
-    let trust = if payload.agent_is_ours { format!("--cacert {CA_PATH} ") } else { String::new() };
-    commands.push(words(&format!(
-        "curl --fail --silent --show-error --location --retry 20 --retry-connrefused {trust}\
-         --output {AGENT_PATH} {}",
-        payload.agent_url
-    )));
-    if let Some(digest) = payload.agent_sha256 {
-        // The digest is ours and hexadecimal: nothing of a stranger's reaches this shell.
-        commands.push(vec![
-            "sh".to_owned(),
-            "-c".to_owned(),
-            format!("echo '{digest}  {AGENT_PATH}' | sha256sum --check --strict || rm -f {AGENT_PATH}"),
-        ]);
-    }
-    commands.push(words(&format!("chmod 0755 {AGENT_PATH}")));
+    let agent = |command| in_layer(Layer::AgentBootstrap, command);
+    commands.extend(get_agent(payload).into_iter().map(agent));
     commands.push(words("systemctl daemon-reload"));
     commands.push(words("systemctl enable --now lattice-maas-sync.path"));
     commands.push(words("systemctl enable --now lattice-init-disks.service"));
     if !roce.is_empty() {
         commands.push(words("systemctl enable --now lattice-roce-routes.service"));
     }
-    commands.push(words("systemctl enable --now lattice-agent.service"));
+    commands.push(agent(words("systemctl enable --now lattice-agent.service")));
+    commands
+}
+
+/// A command that notes its failure as that layer's, and is not run after an earlier one failed.
+fn in_layer(layer: Layer, command: Vec<String>) -> Vec<String> {
+    [RUNNER.to_owned(), layer.name().to_owned()].into_iter().chain(command).collect()
+}
+
+fn get_agent(payload: &Payload<'_>) -> Vec<Vec<String>> {
+    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let trust = if payload.agent_is_ours { format!("--cacert {CA_PATH} ") } else { String::new() };
+    let mut commands = vec![words(&format!(
+        "curl --fail --silent --show-error --location --retry 20 --retry-connrefused {trust}--output {AGENT_PATH} {}",
+        payload.agent_url
+    ))];
+    if let Some(digest) = payload.agent_sha256 {
+        // The digest is ours and hexadecimal: nothing of a stranger's reaches this shell.
+        let check =
+            format!("echo '{digest}  {AGENT_PATH}' | sha256sum --check --strict || {{ rm -f {AGENT_PATH}; exit 1; }}");
+        commands.push(vec!["sh".to_owned(), "-c".to_owned(), check]);
+    }
+    commands.push(words(&format!("chmod 0755 {AGENT_PATH}")));
     commands
 }
 

@@ -96,6 +96,14 @@ pub struct Tools {
 #[derive(Default)]
 pub struct SiteCache {
     rows: std::sync::Mutex<std::collections::HashMap<SiteId, (Timestamp, Arc<Site>)>>,
+    fit: std::sync::Mutex<std::collections::HashMap<SiteId, Fit>>,
+}
+
+/// What a preflight found.
+struct Fit {
+    about: String,
+    at: Timestamp,
+    said: String,
 }
 
 impl Tools {
@@ -116,6 +124,18 @@ impl Tools {
 }
 
 impl SiteCache {
+    /// What a preflight about the same said of a site, if that is younger than `life`.
+    pub fn found_fit(&self, id: SiteId, about: &str, now: Timestamp, life: Duration) -> Option<String> {
+        let fit = self.fit.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        fit.get(&id).filter(|fit| fit.about == about && now.since(fit.at) < life).map(|fit| fit.said.clone())
+    }
+
+    /// Keeps what a preflight found to be well.
+    pub fn keep_fit(&self, id: SiteId, about: String, at: Timestamp, said: &str) {
+        let mut fit = self.fit.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        fit.insert(id, Fit { about, at, said: said.to_owned() });
+    }
+
     fn fresh(&self, id: SiteId, now: Timestamp, life: Duration) -> Option<Arc<Site>> {
         let rows = self.rows.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         rows.get(&id).filter(|(read, _)| now.since(*read) < life).map(|(_, site)| Arc::clone(site))

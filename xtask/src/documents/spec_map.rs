@@ -9,6 +9,7 @@ use crate::rust_text::RustText;
 
 const PATH: &str = "docs/spec-map.md";
 const SECTIONS: &str = include_str!("../../spec-sections.txt");
+const NOTES: &str = include_str!("../../spec-notes.txt");
 
 const DOCUMENTS: &[(&str, &str)] = &[
     ("S1", "Node lifecycle"),
@@ -63,8 +64,45 @@ pub fn document(repository: &Repository) -> SourceFile {
             own.len(),
             table(&["section", "code"], rows)
         ));
+        text.push_str(&row_by_row(document, &own, &notes(NOTES)));
     }
     SourceFile { path: PATH.to_owned(), text }
+}
+
+/// Where one row of a section stands.
+struct Note {
+    place: &'static str,
+    row: &'static str,
+    state: &'static str,
+}
+
+fn notes(text: &'static str) -> Vec<Note> {
+    text.lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| {
+            let (place, rest) = line.split_once(" | ")?;
+            let (row, state) = rest.split_once(" | ")?;
+            Some(Note { place, row, state })
+        })
+        .collect()
+}
+
+/// The sections of a document that were gone through row by row.
+fn row_by_row(document: &str, sections: &[&Section], notes: &[Note]) -> String {
+    let mut text = String::new();
+    for section in sections {
+        let place = format!("{document} {}", section.number);
+        let rows: Vec<Vec<String>> = notes
+            .iter()
+            .filter(|note| note.place == place)
+            .map(|note| vec![note.row.to_owned(), note.state.to_owned()])
+            .collect();
+        if !rows.is_empty() {
+            let table = table(&["row", "where it stands"], rows.into_iter());
+            text.push_str(&format!("\n### {place} {}, row by row\n\n{table}", section.title));
+        }
+    }
+    text
 }
 
 fn row(section: &Section, references: &[Reference]) -> Vec<String> {
@@ -207,6 +245,18 @@ mod tests {
         assert_eq!(sections.len(), SECTIONS.lines().filter(|line| !line.starts_with('#')).count());
         for (document, _) in DOCUMENTS {
             assert!(sections.iter().any(|section| section.document == *document), "{document}");
+        }
+    }
+
+    #[test]
+    fn every_note_is_about_a_section_that_there_is() {
+        let sections = sections(SECTIONS);
+        let lines = NOTES.lines().filter(|line| !line.starts_with('#')).count();
+        let notes = notes(NOTES);
+        assert_eq!(notes.len(), lines, "each line has three parts");
+        for note in notes {
+            let known = sections.iter().any(|s| format!("{} {}", s.document, s.number) == note.place);
+            assert!(known && !note.state.is_empty(), "{} {}", note.place, note.row);
         }
     }
 

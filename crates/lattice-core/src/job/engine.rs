@@ -178,11 +178,11 @@ fn stage_err(flow: &Flow, job: &JobState, error: &StageError, now: Timestamp) ->
         Disposition::Retry { .. } => match stage.attempts {
             Attempts::Bounded(attempts) if job.errors_in_row + 1 < attempts => retry(job, stage, error, now),
             Attempts::Bounded(_) => failed(flow, job, stage, error, now),
-            // A stage that could not even look must not say that what it looks for failed.
-            Attempts::UntilTimeout if is_over && error.class == FailureClass::UpstreamTransient => {
-                failed(flow, job, stage, error, now)
+            // What kept it from its end until the last look is why it failed, if that is of another class. spec: S5 4.7
+            Attempts::UntilTimeout if is_over && error.class == stage.timeout.class => {
+                window_over(flow, job, stage, &error.message, now)
             }
-            Attempts::UntilTimeout if is_over => window_over(flow, job, stage, &error.message, now),
+            Attempts::UntilTimeout if is_over => failed(flow, job, stage, error, now),
             Attempts::UntilTimeout => retry(job, stage, error, now),
         },
     };

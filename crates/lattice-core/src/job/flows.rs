@@ -157,11 +157,13 @@ fn deploy(policy: &MaasPolicy) -> Vec<Stage> {
             reentry: Reentry::NeverBlind,
             backoff: MACHINE_BACKOFF,
             undo: undo(UndoKind::ReleaseToReady, s(1_800), RUNNING_OS),
+            // A machine that was released meanwhile lost its storage and its addresses. spec: S5 5.3
+            resume_at: Some(StageName::ConfigureStorage),
             ..stage(StageName::DeployViaMaas)
         },
         Stage {
             timeout: within(deploy, FailureClass::DeployCloudInitFailure, "deploy_timeout"),
-            resume_at: Some(StageName::DeployViaMaas),
+            resume_at: Some(StageName::ConfigureStorage),
             ..stage(StageName::WaitForDeployed)
         },
         Stage {

@@ -64,7 +64,7 @@ pub const fn disposition(class: FailureClass) -> Disposition {
 pub fn recommended_next_action(flow: &Flow, job: &JobState, stage: StageName, error: &StageError) -> NextAction {
     let (action, effect) = match error.recovery {
         Some(action) => (action, effect_of(action, stage)),
-        None => by_class(flow, error.class, stage),
+        None => by_class(flow, error, stage),
     };
     let mut command = command(action, job.id);
     if action == OperatorAction::RestartClean && flow.keeps_effects(job.highest_stage) {
@@ -88,8 +88,9 @@ fn effect_of(action: OperatorAction, stage: StageName) -> String {
     }
 }
 
-fn by_class(flow: &Flow, class: FailureClass, stage: StageName) -> (OperatorAction, String) {
-    match class {
+fn by_class(flow: &Flow, error: &StageError, stage: StageName) -> (OperatorAction, String) {
+    let offers = !decisions(flow, stage).is_empty() && !error.choices.is_empty();
+    match error.class {
         FailureClass::InputConfigError => {
             (OperatorAction::Rerun, "once the input is put right: from the top, adopting what is there".to_owned())
         }
@@ -101,7 +102,7 @@ fn by_class(flow: &Flow, class: FailureClass, stage: StageName) -> (OperatorActi
         FailureClass::PxeDiscoveryFailure => {
             (OperatorAction::Resume, "once the machine boots by PXE: continue from the last safe stage".to_owned())
         }
-        FailureClass::HardwareMismatch if decisions(flow, stage).is_empty() => (OperatorAction::Resume, put_right()),
+        FailureClass::HardwareMismatch if !offers => (OperatorAction::Resume, put_right()),
         FailureClass::HardwareMismatch => (OperatorAction::Resume, format!("go on with this choice at {stage}")),
         FailureClass::DeployCloudInitFailure => {
             (OperatorAction::Resume, "release the machine and deploy it once more".to_owned())
@@ -113,7 +114,7 @@ fn by_class(flow: &Flow, class: FailureClass, stage: StageName) -> (OperatorActi
         FailureClass::AgentEnrollmentFailure => {
             (OperatorAction::Resume, "wait again with a fresh enrolment token".to_owned())
         }
-        FailureClass::StateAmbiguity if decisions(flow, stage).is_empty() => {
+        FailureClass::StateAmbiguity if !offers => {
             (OperatorAction::Resume, "once it is put right in the provider: look again, and go on".to_owned())
         }
         FailureClass::StateAmbiguity => (OperatorAction::Resume, "go on with this choice".to_owned()),
@@ -150,8 +151,11 @@ fn with_decision(command: String, flow: &Flow, class: FailureClass, stage: Stage
         | FailureClass::HardwareSyncFailure
         | FailureClass::AgentEnrollmentFailure => &[],
     };
-    let choice = choices.first().map(String::as_str);
-    asks.first().map_or(command.clone(), |decision| format!("{command} {}", decision.flag(choice)))
+    // Without a choice to offer, the command looks again: it runs as printed.
+    match (asks.first(), choices.first()) {
+        (Some(decision), Some(choice)) => format!("{command} {}", decision.flag(Some(choice))),
+        (Some(_) | None, Some(_) | None) => command,
+    }
 }
 
 fn decisions(flow: &Flow, stage: StageName) -> &'static [DecisionKind] {

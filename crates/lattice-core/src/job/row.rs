@@ -142,6 +142,8 @@ pub struct JobOutputs {
     pub ssh_host_key: Option<String>,
     /// Address that SSH is tried at.
     pub ssh_address: Option<String>,
+    /// When the hardware sync was seeded last.
+    pub hw_sync_seeded_at: Option<Timestamp>,
     /// How the last deploy failure was classified: `datasource_like`, `generic`.
     pub deploy_failure: Option<String>,
     /// The machine was deployed by this job.

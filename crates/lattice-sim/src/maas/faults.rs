@@ -42,6 +42,8 @@ pub enum MachineFault {
     HwSyncUnhealthy,
     /// The machine disappears from MAAS while it deploys.
     MachineDeleted,
+    /// The site's bundle fails at the first boot: the agent is not started.
+    SiteBootstrapFails,
     /// The agent bootstrap does not run.
     AgentNeverStarts,
     /// Release ends in Releasing failed.

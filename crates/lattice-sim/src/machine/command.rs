@@ -46,6 +46,10 @@ pub fn parse(line: &str) -> Option<Command> {
         let flags = words[1..].iter().take_while(|word| word.starts_with('-')).count();
         words.drain(..=flags);
     }
+    // A layer's command is run as it is; what its runner notes is a matter of faults.
+    if words.first().is_some_and(|word| word.ends_with("/lattice-layer")) {
+        words.drain(..words.len().min(2));
+    }
     let (program, arguments) = words.split_first()?;
     match (program.rsplit('/').next().unwrap_or(program), arguments) {
         ("install", arguments) => parse_install(arguments),

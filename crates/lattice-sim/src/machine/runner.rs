@@ -205,6 +205,10 @@ async fn boot_system(shared: &Arc<Shared>, boot: Boot) -> Option<Arc<Machine>> {
     }
 }
 
+/// What keeps an agent from starting, and which layer of the first boot notes it.
+const LAYERS: [(MachineFault, &str); 2] =
+    [(MachineFault::SiteBootstrapFails, "site_bootstrap"), (MachineFault::AgentNeverStarts, "agent_bootstrap")];
+
 /// A line of cloud-init's own report.
 async fn report(shared: &Shared, boot: &Boot, name: &str, result: &str, description: &str) {
     let message = serde_json::json!({
@@ -290,8 +294,11 @@ impl Machine {
                 return None;
             }
         };
-        if self.shared.site.strikes(MachineFault::AgentNeverStarts, &self.boot.system_id) {
-            return None;
+        for (fault, layer) in LAYERS {
+            if self.shared.site.strikes(fault, &self.boot.system_id) {
+                self.system().layer_failed(layer);
+                return None;
+            }
         }
         let hardware = self.shared.site.hardware(&self.boot.label)?;
         let nonce = self.shared.last_nonce.fetch_add(1, Ordering::Relaxed);

@@ -15,6 +15,8 @@ use crate::maas::oauth::ApiKey;
 pub const BOOTSTRAP_PATH: &str = "/etc/lattice/bootstrap.json";
 /// Where the credentials of the hardware sync lie. spec: S5 9.1
 pub const SYNC_CREDENTIALS_PATH: &str = "/etc/maas/maas-machine-creds.yml";
+/// Where the first boot notes what failed.
+const FIRST_BOOT_NOTES: &str = "/var/lib/lattice/first-boot";
 /// The program that a `runcmd` entry must mention for the agent to start.
 const AGENT_PROGRAM: &str = "lattice-agent";
 
@@ -87,6 +89,12 @@ impl System {
             system.files.insert(file.path.clone(), File { content, mode: mode.unwrap_or(0o644) });
         }
         Ok((system, config))
+    }
+
+    /// A layer of the first boot failed, and its runner noted it: `site_bootstrap`, `agent_bootstrap`.
+    pub fn layer_failed(&mut self, layer: &str) {
+        let content = format!("{layer} failed 1: a command of it\n").into_bytes();
+        self.files.insert(FIRST_BOOT_NOTES.to_owned(), File { content, mode: 0o644 });
     }
 
     /// Carries out a command. `input` is what came over standard input.

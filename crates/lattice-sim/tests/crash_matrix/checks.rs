@@ -6,6 +6,7 @@ use std::io::BufReader;
 use lattice_core::ids::EventSeq;
 use lattice_core::job::{Job, JobStatus, StageEventStatus};
 use lattice_core::node::{Availability, NodeState, Status};
+use lattice_providers::machine::maas::body::LinkMode;
 use lattice_sim::maas::status::NodeStatus;
 use lattice_store::{EventFilter, PAGE_MAX, PageRequest, audit_verify};
 
@@ -33,8 +34,26 @@ pub async fn onboarded(world: &World, kind: Kind, job: &Job) -> Found {
         let records: Vec<_> = world.region.with(|world| world.machines().into_iter().map(|one| one.record).collect());
         let is_deployed = matches!(records.as_slice(), [Some((_, NodeStatus::Deployed))]);
         holds(is_deployed, || format!("the machine's record is {records:?}"))?;
+        as_configured(world, job).await?;
     }
     intact(world, kind).await
+}
+
+/// What was deployed has the storage and the addresses that the job says it gave it.
+async fn as_configured(world: &World, job: &Job) -> Found {
+    if job.state.adopted {
+        // An operator answers for what the job did not do.
+        return Ok(());
+    }
+    let machine = world.machine(job.outputs.provider_ref.as_deref().unwrap_or_default()).await;
+    let boots = machine.boot_disk.as_ref().map(|disk| disk.id.to_string());
+    let wanted = job.outputs.boot_disk.as_ref().map(|disk| disk.id.clone());
+    holds(boots == wanted && wanted.is_some(), || format!("it boots from {boots:?}, the job says {wanted:?}"))?;
+    let links = machine.interface_set.iter().flat_map(|interface| &interface.links);
+    let applied = links.filter(|link| link.mode == LinkMode::Static).count();
+    holds(job.outputs.roce_applied == u32::try_from(applied).ok(), || {
+        format!("it has {applied} RoCE addresses, the job says {:?}", job.outputs.roce_applied)
+    })
 }
 
 /// Each stage succeeded once in each round: nothing was told twice.

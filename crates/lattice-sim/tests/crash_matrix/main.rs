@@ -6,6 +6,7 @@
 
 mod checks;
 mod life;
+mod meddling;
 mod operators;
 mod reboot;
 mod region;

@@ -45,10 +45,10 @@ const fn no_agent(kind: Kind, stops_again: &'static [OperatorAction]) -> Failing
     Failing { kind, cause: Cause::NoAgent, class, stage, stops_again }
 }
 
-const FAILING: [Failing; 18] = {
+const FAILING: [Failing; 21] = {
     use FailureClass::{
-        DeployCloudInitFailure, HardwareMismatch, HardwareSyncFailure, PxeDiscoveryFailure, StateAmbiguity,
-        UpstreamTransient,
+        AgentEnrollmentFailure, BmcPowerFailure, DeployCloudInitFailure, HardwareMismatch, HardwareSyncFailure,
+        PostDeployConnectivityFailure, PxeDiscoveryFailure, StateAmbiguity, UpstreamTransient,
     };
     use OperatorAction::{Rerun, RestartClean, Resume, RetryStage};
     /// The failed deployment is still there, and is adopted with its failure.
@@ -56,8 +56,8 @@ const FAILING: [Failing; 18] = {
     [
         machine(MachineFault::CommissioningFailure, PxeDiscoveryFailure, StageName::WaitForReady),
         machine(MachineFault::CommissioningHangs, PxeDiscoveryFailure, StageName::WaitForReady),
-        machine(MachineFault::BmcUnreachable, PxeDiscoveryFailure, StageName::WaitForReady),
-        machine(MachineFault::BmcLoginRefused, PxeDiscoveryFailure, StageName::WaitForReady),
+        machine(MachineFault::BmcUnreachable, BmcPowerFailure, StageName::CommissionNode),
+        machine(MachineFault::BmcLoginRefused, BmcPowerFailure, StageName::CommissionNode),
         machine(MachineFault::MissingBootDisk, HardwareMismatch, StageName::ConfigureStorage),
         machine(MachineFault::AbsentPxeNic, HardwareMismatch, StageName::EnsurePxeInterfaceAuto),
         Failing {
@@ -83,7 +83,16 @@ const FAILING: [Failing; 18] = {
             ..machine(MachineFault::MachineDeleted, StateAmbiguity, StageName::WaitForDeployed)
         },
         machine(MachineFault::TokenNeverEmitted, HardwareSyncFailure, StageName::EnsureHardwareSyncConfigured),
-        machine(MachineFault::NoSshAddress, HardwareSyncFailure, StageName::EnsureHardwareSyncConfigured),
+        machine(MachineFault::NoSshAddress, PostDeployConnectivityFailure, StageName::EnsureHardwareSyncConfigured),
+        machine(MachineFault::SshRefused, PostDeployConnectivityFailure, StageName::EnsureHardwareSyncConfigured),
+        Failing {
+            stops_again: &[Resume, Rerun],
+            ..machine(MachineFault::SiteBootstrapFails, AgentEnrollmentFailure, StageName::WaitForAgentEnrollment)
+        },
+        Failing {
+            stops_again: &[Resume, Rerun],
+            ..machine(MachineFault::AgentNeverStarts, AgentEnrollmentFailure, StageName::WaitForAgentEnrollment)
+        },
         machine(MachineFault::HwSyncUnhealthy, HardwareSyncFailure, StageName::WaitForHardwareSyncHealthy),
         no_agent(Kind::Maas, &[]),
         // Its token is withdrawn; an operator has to hand out another bootstrap command.

@@ -18,7 +18,7 @@ use lattice_providers::error::{ErrorKind, ProviderError};
 use lattice_providers::machine::maas::{self, MaasObserver, MaasRequest, MaasResponse, MaasTransport};
 use lattice_providers::provider::CommandOutput;
 use lattice_sim::maas::config::SiteConfig;
-use lattice_sim::maas::faults::{Fault, SiteFault};
+use lattice_sim::maas::faults::{Fault, MachineFault, SiteFault};
 use lattice_sim::maas::oauth::{ApiKey, sign};
 use lattice_sim::maas::wire::{Method, Params, Request, Response};
 use lattice_sim::maas::world::{Boot, Effect, MaasWorld};
@@ -186,6 +186,24 @@ impl Region {
         response
     }
 
+    /// Somebody else's operation on a machine, by the region's own page: `release`, `commission`.
+    pub fn meddle(&self, system_id: &str, operation: &str, key: &ApiKey) {
+        let now = self.clock.now();
+        let mut state = self.advanced();
+        state.nonce += 1;
+        let request = Request {
+            method: Method::Post,
+            path: format!("/MAAS/api/2.0/machines/{system_id}/"),
+            query: Params::decode(&format!("op={operation}")),
+            form: Params::decode("comment=by+hand"),
+            raw: Vec::new(),
+            authorization: Some(sign(key, &format!("meddler-{}", state.nonce), jiff_time(now).as_second())),
+        };
+        let answer = state.world.handle(&request, jiff_time(now));
+        assert_eq!(answer.status, 200, "{operation}: {}", String::from_utf8_lossy(&answer.body));
+        state.advance(now);
+    }
+
     /// The first report of a hardware sync, with the key that lies on the host.
     fn sync(&self, key: &ApiKey) -> bool {
         let now = self.clock.now();
@@ -220,9 +238,17 @@ impl State {
     }
 
     fn first_boot(&mut self, boot: Boot, now: Timestamp) {
-        let (system, _) = System::install(&boot.user_data, &boot.hostname, self.seed).expect("a valid payload");
+        let (mut system, _) = System::install(&boot.user_data, &boot.hostname, self.seed).expect("a valid payload");
         let bootstrap = system.bootstrap().expect("the payload starts the agent").expect("a bootstrap");
         let facts = self.world.hardware(&boot.label).expect("a known machine").facts();
+        let failed =
+            [(MachineFault::SiteBootstrapFails, "site_bootstrap"), (MachineFault::AgentNeverStarts, "agent_bootstrap")];
+        let names = [boot.label.as_str(), boot.system_id.as_str()];
+        if let Some((_, layer)) = failed.into_iter().find(|(fault, _)| self.world.faults().strikes(*fault, &names)) {
+            system.layer_failed(layer);
+            self.systems.insert(IpAddr::V4(boot.address), (boot, system));
+            return;
+        }
         self.hosts.push(Host {
             label: boot.label.clone(),
             node: bootstrap.node_id,
@@ -316,17 +342,27 @@ impl Providers for Reach {
 
     async fn shell(&self, target: &ShellTarget) -> Result<Box<dyn Shell>, ProviderError> {
         let address: IpAddr = target.address.parse().unwrap();
-        let state = self.region.lock();
-        let Some((_, system)) = state.systems.get(&address) else {
-            let kind = ErrorKind::Unreachable { detail: "no route to host".to_owned() };
-            return Err(ProviderError::new("ssh connect", kind));
+        let mut state = self.region.lock();
+        let unreachable =
+            |detail: &str| Err(ProviderError::new("ssh connect", ErrorKind::Unreachable { detail: detail.to_owned() }));
+        let Some(label) = state.systems.get(&address).map(|(boot, _)| boot.label.clone()) else {
+            return unreachable("no route to host");
         };
+        if state.world.faults().strikes(MachineFault::SshRefused, &[&label]) {
+            return unreachable("connection refused");
+        }
+        let Some((_, system)) = state.systems.get(&address) else { return unreachable("no route to host") };
         let shown = system.host_key().public_key().to_openssh().unwrap();
         let words = |key: &str| key.split(' ').take(2).map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(words(&shown), words(&target.host_key), "the host that answers is the one that was pinned");
         assert!(system.accepts_password(&target.user, target.password.expose()), "the login of the payload");
         drop(state);
-        Ok(Box::new(HostShell { region: self.region.clone(), life: self.life.clone(), credentials: Mutex::default() }))
+        Ok(Box::new(HostShell {
+            region: self.region.clone(),
+            life: self.life.clone(),
+            address,
+            credentials: Mutex::default(),
+        }))
     }
 }
 
@@ -334,13 +370,21 @@ impl Providers for Reach {
 struct HostShell {
     region: Region,
     life: Arc<Life>,
+    address: IpAddr,
     credentials: Mutex<Option<ApiKey>>,
 }
 
 #[async_trait]
 impl Shell for HostShell {
     async fn run(&self, command: &[&str], input: &Secret<String>, _: Duration) -> Result<CommandOutput, ProviderError> {
+        let mut stdout = Vec::new();
         let is_done = match command {
+            ["sudo", "-n", "cat", path] => {
+                let state = self.region.lock();
+                let file = state.systems.get(&self.address).and_then(|(_, system)| system.file(path));
+                stdout = file.map(|file| file.content.clone()).unwrap_or_default();
+                file.is_some()
+            }
             ["sudo", "-n", "install", .., "/etc/maas/maas-machine-creds.yml"] => {
                 *self.credentials.lock().unwrap() = Some(key_of(input.expose()));
                 true
@@ -353,7 +397,7 @@ impl Shell for HostShell {
         };
         self.life.called("ssh exec").await;
         let code = Some(i32::from(!is_done));
-        Ok(CommandOutput { code, stdout: Vec::new(), stderr: Vec::new(), truncated: false })
+        Ok(CommandOutput { code, stdout, stderr: Vec::new(), truncated: false })
     }
 }
 

@@ -25,7 +25,7 @@ use lattice_core::site::{MaasPolicy, MaasSettings, MaasSite, RoceAssignment, Roc
 use lattice_core::sku::Sku;
 use lattice_core::time::{Clock, Timestamp};
 use lattice_providers::machine::maas::follow::FollowLimits;
-use lattice_providers::machine::maas::{ClientSettings, MaasClient, MaasObserver, RetryPolicy, SystemId};
+use lattice_providers::machine::maas::{ClientSettings, MaasClient, MaasObserver, Machine, RetryPolicy, SystemId};
 use lattice_providers::secret::SecretStore;
 use lattice_sim::maas::config::SiteConfig;
 use lattice_sim::maas::faults::{Fault, MachineFault};
@@ -132,6 +132,11 @@ impl World {
     }
 
     pub async fn lying(kind: Kind, lie: Lie) -> Self {
+        Self::opened(kind, lie, |_| {}).await
+    }
+
+    /// With a site that is changed before the onboarding is accepted.
+    pub async fn opened(kind: Kind, lie: Lie, change: impl FnOnce(&mut MaasSite)) -> Self {
         let clock = Arc::new(HandClock::at(START));
         let ids = Arc::new(Counter::default());
         let config = SiteConfig::dev(7, 1);
@@ -140,7 +145,11 @@ impl World {
         let hardware = region.with(|world| world.machines()[0].hardware.clone());
         let pxe = hardware.pxe_nic().unwrap().name.clone();
         let provider = match kind {
-            Kind::Maas => SiteProvider::Maas(maas_site(pxe)),
+            Kind::Maas => {
+                let mut site = maas_site(pxe);
+                change(&mut site);
+                SiteProvider::Maas(site)
+            }
             Kind::Manual => SiteProvider::Manual,
         };
         let secrets = Arc::new(Memory::default());
@@ -241,6 +250,13 @@ impl World {
         });
     }
 
+    /// Keeps a secret of the site.
+    pub async fn keep_secret(&self, path: &str, fields: &[(&str, &str)]) {
+        let secret = |value: &str| Secret::new(value.to_owned());
+        let object = fields.iter().map(|(name, value)| ((*name).to_owned(), secret(value))).collect();
+        self.secrets.write(&path.parse().unwrap(), object).await.unwrap();
+    }
+
     /// Everything works from now on, and agents come.
     pub fn heal(&self) {
         self.region.with(|world| {
@@ -328,6 +344,35 @@ impl World {
             }
         }
         panic!("{death:?}: the job does not end: {:?}", self.job_row().await.state)
+    }
+
+    /// Drives the job, of whose server nothing dies, until `holds` of its row.
+    pub async fn drive_until(&self, holds: impl Fn(&Job) -> bool) -> Job {
+        let server = self.server(Death::Never, "lattice-1", false);
+        for _ in 0..TURNS {
+            let job = self.job_row().await;
+            if holds(&job) {
+                return job;
+            }
+            self.agents_enrol().await;
+            match self.step(&server).await {
+                Step::Sleeps(until) => self.pass_time(until),
+                Step::Ends | Step::Dies => return self.job_row().await,
+            }
+        }
+        panic!("never: {:?}", self.job_row().await.state)
+    }
+
+    /// Somebody does something with the machine in MAAS.
+    pub async fn meddle(&self, operation: &str) {
+        let system_id = self.job_row().await.outputs.provider_ref.expect("a machine");
+        self.region.meddle(&system_id, operation, &SiteConfig::dev(7, 1).admin_key);
+    }
+
+    /// The job's machine as MAAS describes it.
+    pub async fn machine(&self, system_id: &str) -> Machine {
+        let server = self.server(Death::Never, "looker", false);
+        server.observer.client().machine(&system_id.parse().unwrap()).await.unwrap().expect("it is there")
     }
 
     /// One look of a server that starts now at its secret store.

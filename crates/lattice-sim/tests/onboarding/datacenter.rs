@@ -22,6 +22,7 @@ use lattice_core::secret::{Secret, token_hash};
 use lattice_core::site::{
     MaasPolicy, MaasSettings, MaasSite, RoceAssignment, RoceRow, Site, SiteProfile, SiteProvider, SiteStatus,
 };
+use lattice_core::sku::Sku;
 use lattice_core::time::{Clock, Timestamp};
 use lattice_providers::machine::maas::Machine;
 use lattice_providers::secret::{SecretError, SecretObject, SecretPath, SecretStore};
@@ -164,7 +165,7 @@ impl Datacenter {
         let driver = EmbeddedDriver::start(runner, DriverLimits::default());
         let waker = driver.waker();
         let world = Self { site, row, store, ids, waker, secrets, providers, driver, boots };
-        world.commit(vec![Change::Site(Box::new(world.row.clone()))]).await;
+        world.commit(vec![Change::Site(Box::new(world.row.clone())), Change::Sku(any_sku())]).await;
         world
     }
 
@@ -346,6 +347,21 @@ impl Datacenter {
     pub async fn close(self) {
         self.driver.drain().await;
         self.site.stop().await;
+    }
+}
+
+fn any_sku() -> Sku {
+    let now = SystemClock.now();
+    Sku {
+        name: "any".to_owned(),
+        gpus: 0,
+        gpu_vendor: None,
+        gpu_model: None,
+        nics: Vec::new(),
+        disks: Vec::new(),
+        created_at: now,
+        updated_at: now,
+        generation: Generation::FIRST,
     }
 }
 

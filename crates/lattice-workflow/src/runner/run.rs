@@ -191,7 +191,7 @@ impl Work {
     }
 
     fn failed(&mut self, stage: StageName, attempt: u32, fence: LeaseEpoch, error: StageError, delta: Delta) {
-        self.take(delta);
+        self.take_at(delta, true);
         self.event(stage, attempt, StageEventStatus::Failed, format!("{}: {}", error.error_code, error.message));
         self.pending.cause = Some("stage_failed");
         let now = self.tools.clock.now();
@@ -200,6 +200,11 @@ impl Work {
 
     /// Takes over what a stage found out; its line for people is left.
     fn take(&mut self, delta: Delta) -> String {
+        self.take_at(delta, false)
+    }
+
+    /// The same; a failure shows when the provider said so last, even if it had said it before. spec: S5 4.12
+    fn take_at(&mut self, delta: Delta, is_failure: bool) -> String {
         if let Some(outputs) = delta.outputs {
             self.job.outputs = outputs;
         }
@@ -210,7 +215,7 @@ impl Work {
                 (&known.status, known.power, &known.addresses)
                     == (&observed.status, observed.power, &observed.addresses)
             });
-            if known {
+            if known && !is_failure {
                 changes.retain(|change| !matches!(change, Change::ProviderState(_)));
             } else {
                 self.job.observed = Some(observed);

@@ -7,6 +7,7 @@ use lattice_providers::machine::maas::lifecycle::Commission;
 use lattice_providers::machine::maas::machines::MachineUpdate;
 use lattice_providers::machine::maas::{Machine, MachineStatus};
 
+use super::wait_for_ready::RECHECK;
 use super::{configure_storage, ensure_pxe_interface_auto, maas};
 use crate::providers::failed;
 use crate::stage::{Context, Delta, Observation, Outcome, StageRunner, error};
@@ -31,6 +32,12 @@ impl StageRunner for CommissionNode {
             | MachineStatus::FailedCommissioning
             | MachineStatus::FailedTesting => Ok(Observation::Absent),
             MachineStatus::Allocated if maas::is_ours(ctx, &machine) => Ok(done(ctx, &machine)),
+            // Whoever released it gave it back: it is Ready soon.
+            MachineStatus::Releasing | MachineStatus::DiskErasing => Ok(Observation::Waiting {
+                recheck_at: ctx.now + RECHECK,
+                waiting_for: format!("MAAS to finish releasing {}", ctx.job.hostname),
+                delta: Delta::default().seen(ctx, maas::seen(&machine)),
+            }),
             MachineStatus::Broken => Err(error(
                 FailureClass::HardwareMismatch,
                 "machine_broken",
@@ -43,9 +50,7 @@ impl StageRunner for CommissionNode {
             | MachineStatus::Deploying
             | MachineStatus::Allocated
             | MachineStatus::FailedDeployment
-            | MachineStatus::Releasing
             | MachineStatus::FailedReleasing
-            | MachineStatus::DiskErasing
             | MachineStatus::FailedDiskErasing
             | MachineStatus::RescueMode
             | MachineStatus::EnteringRescueMode
@@ -53,7 +58,7 @@ impl StageRunner for CommissionNode {
             | MachineStatus::ExitingRescueMode
             | MachineStatus::FailedExitingRescueMode
             | MachineStatus::Other(_) => {
-                Err(maas::out_of_band(&machine, "commissioning it would take it from somebody"))
+                Ok(maas::conflict(ctx, &machine, "commissioning it would take it from somebody"))
             }
         }
     }
@@ -70,6 +75,8 @@ impl StageRunner for CommissionNode {
                 Delta::said("Ready already; name and power control set").seen(ctx, maas::seen(&machine)),
             ));
         }
+        // A BMC that does not answer is said at once, not when a boot that never began has failed. spec: S5 4.6
+        region.client().query_power(&id).await.map_err(failed(ctx.now))?;
         // Commissioning accepts a New machine by the way; accepting it first would commission it without these options.
         let how = Commission { enable_ssh: true, skip_bmc_config: true, skip_testing: false };
         let machine = region.client().commission(&id, how).await.map_err(failed(ctx.now))?;

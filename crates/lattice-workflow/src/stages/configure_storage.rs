@@ -22,7 +22,7 @@ impl StageRunner for ConfigureStorage {
             return Ok(Observation::Done(Delta::said("it is deployed by this job already").skipped()));
         }
         if !matches!(machine.status, MachineStatus::Ready | MachineStatus::Allocated) {
-            return Err(maas::out_of_band(&machine, "its storage can be set only while it is Ready"));
+            return Ok(maas::conflict(ctx, &machine, "its storage can be set only while it is Ready"));
         }
         let wanted = wanted(ctx, &machine)?;
         let boots = machine.boot_disk.as_ref().filter(|disk| disk.id.to_string() == wanted.id);

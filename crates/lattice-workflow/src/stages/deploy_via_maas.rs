@@ -34,14 +34,17 @@ impl StageRunner for DeployViaMaas {
                 Ok(Observation::Done(begun(ctx, &machine)?.skipped()))
             }
             // A stamp is gone with a release, and a deployment that began leaves these two: none has begun.
-            MachineStatus::Ready | MachineStatus::Allocated => Ok(Observation::Absent),
+            MachineStatus::Ready | MachineStatus::Allocated if is_configured(ctx, &machine) => Ok(Observation::Absent),
+            MachineStatus::Ready | MachineStatus::Allocated => {
+                Ok(maas::conflict(ctx, &machine, "its storage is not as this job set it"))
+            }
             MachineStatus::Releasing => Ok(Observation::Waiting {
                 recheck_at: ctx.now + RECHECK,
                 waiting_for: format!("MAAS to release {} before it is deployed", ctx.job.hostname),
                 delta: Delta::default().seen(ctx, maas::seen(&machine)),
             }),
             MachineStatus::Deploying | MachineStatus::Deployed | MachineStatus::FailedDeployment => {
-                Err(maas::out_of_band(&machine, "this job did not deploy it"))
+                Ok(maas::conflict(ctx, &machine, "this job did not deploy it"))
             }
             MachineStatus::New
             | MachineStatus::Commissioning
@@ -60,7 +63,7 @@ impl StageRunner for DeployViaMaas {
             | MachineStatus::FailedExitingRescueMode
             | MachineStatus::Testing
             | MachineStatus::FailedTesting
-            | MachineStatus::Other(_) => Err(maas::out_of_band(&machine, "it should be Ready to be deployed")),
+            | MachineStatus::Other(_) => Ok(maas::conflict(ctx, &machine, "it should be Ready to be deployed")),
         }
     }
 
@@ -109,6 +112,13 @@ impl StageRunner for DeployViaMaas {
         }
         release(ctx, &machine).await
     }
+}
+
+/// The last look before the disks are written: it boots from the disk that was chosen. spec: S5 4.13
+fn is_configured(ctx: &Context<'_>, machine: &Machine) -> bool {
+    let boots = machine.boot_disk.as_ref().map(|disk| disk.id.to_string());
+    // A job whose configuration an operator had adopted chose none.
+    ctx.job.outputs.boot_disk.as_ref().is_none_or(|chosen| boots.as_deref() == Some(chosen.id.as_str()))
 }
 
 /// One step of a way back to Ready: abort what runs, release what is held, else wait.

@@ -22,8 +22,7 @@ impl StageRunner for EnsurePxeInterfaceAuto {
             return Ok(Observation::Done(Delta::said("it is deployed by this job already").skipped()));
         }
         let interface = interface(ctx, &machine)?;
-        let is_automatic = |mode| matches!(mode, LinkMode::Auto | LinkMode::Dhcp);
-        if interface.links.iter().any(|link| is_automatic(link.mode) && link.subnet.is_some()) {
+        if is_automatic(interface) {
             return Ok(Observation::Done(
                 Delta::said(format!("{} gets its address automatically", interface.name)).skipped(),
             ));
@@ -42,9 +41,23 @@ impl StageRunner for EnsurePxeInterfaceAuto {
             region.client().unlink_subnet(reference, link.id).await.map_err(failed(ctx.now))?;
         }
         let link = NewLink { mode: LinkMode::Auto, subnet: subnet.id, address: None };
-        region.client().link_subnet(reference, link).await.map_err(failed(ctx.now))?;
+        let linked = region.client().link_subnet(reference, link).await.map_err(failed(ctx.now))?;
+        if !is_automatic(&linked) {
+            // Linked once more by the next attempt, then it is for an operator. spec: S5 4.6
+            return Err(error(
+                FailureClass::UpstreamTransient,
+                "pxe_link_not_there",
+                format!("{} was linked to {} and has no automatic address all the same", interface.name, subnet.cidr),
+            ));
+        }
         Ok(Outcome::Done(Delta::said(format!("{} linked to {} as AUTO", interface.name, subnet.cidr))))
     }
+}
+
+/// Whether it gets its address by itself, from a subnet: MAAS refuses to deploy a machine of which no interface does.
+fn is_automatic(interface: &Interface) -> bool {
+    let automatic = |mode| matches!(mode, LinkMode::Auto | LinkMode::Dhcp);
+    interface.links.iter().any(|link| automatic(link.mode) && link.subnet.is_some())
 }
 
 pub(super) fn interface<'a>(ctx: &Context<'_>, machine: &'a Machine) -> Result<&'a Interface, StageError> {

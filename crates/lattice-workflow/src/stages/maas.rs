@@ -12,10 +12,10 @@ use lattice_providers::secret::SecretPath;
 
 use crate::enrollment::{secret_error, store_error};
 use crate::providers::failed;
-use crate::stage::{Context, Seen, error, recovered_by};
+use crate::stage::{Context, Delta, Observation, Seen, error, recovered_by};
 
 /// The site's region.
-pub(super) async fn region(ctx: &Context<'_>) -> Result<Arc<MaasObserver>, StageError> {
+pub(crate) async fn region(ctx: &Context<'_>) -> Result<Arc<MaasObserver>, StageError> {
     ctx.tools.providers.maas(ctx.site).await.map_err(failed(ctx.now))
 }
 
@@ -92,11 +92,24 @@ pub(super) fn is_deployed_by_us(ctx: &Context<'_>, machine: &Machine) -> bool {
 /// The machine is in a state that this job neither made nor may undo.
 pub(crate) fn out_of_band(machine: &Machine, wanted: &str) -> StageError {
     let owner = machine.owner.as_deref().unwrap_or("nobody");
-    error(
-        FailureClass::StateAmbiguity,
-        "changed_out_of_band",
-        format!("machine {} is {}, held by {owner}; {wanted}", machine.system_id, machine.status),
-    )
+    let text = format!("machine {} is {}, held by {owner}; {wanted}", machine.system_id, machine.status);
+    // Whoever took it may have changed anything about it: each stage looks again.
+    recovered_by(OperatorAction::Rerun, error(FailureClass::StateAmbiguity, "changed_out_of_band", text))
+}
+
+/// The same as what a stage saw, so that the job shows it. spec: S5 4.12, 4.13
+pub(super) fn conflict(ctx: &Context<'_>, machine: &Machine, wanted: &str) -> Observation {
+    Observation::Failed(out_of_band(machine, wanted), Delta::default().seen(ctx, seen(machine)))
+}
+
+/// Somebody took the deployed machine from this job: nothing that was done since its deploy is worth anything.
+pub(super) fn taken_away(ctx: &Context<'_>, machine: &Machine) -> Option<Observation> {
+    if machine.status == MachineStatus::Deployed && is_ours(ctx, machine) {
+        return None;
+    }
+    let error = out_of_band(machine, "this job's deployment is not on it any more");
+    let error = recovered_by(OperatorAction::RestartClean, error);
+    Some(Observation::Failed(error, Delta::default().seen(ctx, seen(machine))))
 }
 
 /// What was seen of a machine.
@@ -172,7 +185,7 @@ pub(super) async fn power_login(ctx: &Context<'_>) -> Result<PowerLogin, StageEr
 }
 
 /// A path as the site has it.
-pub(super) fn secret_path(path: &str) -> Result<SecretPath, StageError> {
+pub(crate) fn secret_path(path: &str) -> Result<SecretPath, StageError> {
     path.parse().map_err(|bad: lattice_providers::secret::InvalidSecretPath| {
         error(FailureClass::InputConfigError, "bad_secret_path", bad.to_string())
     })

@@ -43,7 +43,9 @@ impl StageRunner for RenderCloudInit {
 
     async fn act(&self, ctx: &Context<'_>, _: &str) -> Result<Outcome, StageError> {
         let site = ctx.maas_site()?;
-        let life = Duration::from_secs(site.policy.enrollment_token_ttl_seconds);
+        // It outlives the deployment and the first boot, whatever the policy says of tokens. spec: S5 4.3
+        let deploying = Duration::from_millis(site.policy.deploy_timeout_ms + site.policy.enrollment_timeout_ms);
+        let life = Duration::from_secs(site.policy.enrollment_token_ttl_seconds).max(deploying);
         let whose = TokenFor { node: ctx.node.id, job: ctx.job.id, now: ctx.now, life };
         let (row, token) = enrollment::issue(whose, &*ctx.tools.ids, &*ctx.tools.entropy);
         let key = host_key(ctx.tools.entropy.bytes32(), &ctx.job.hostname);

@@ -8,8 +8,11 @@ use lattice_core::credential::EnrollmentToken;
 use lattice_core::job::row::MANUAL_TOKEN_TTL;
 use lattice_core::job::{JobInput, StageError, UndoKind};
 use lattice_core::node::Availability;
+use lattice_core::site::SiteProvider;
 
+use super::maas;
 use crate::enrollment;
+use crate::first_boot;
 use crate::stage::{Context, Delta, Observation, Outcome, StageRunner};
 
 /// The enrolment wakes the job; this look is for the case that the waking was lost.
@@ -29,6 +32,14 @@ impl StageRunner for WaitForAgentEnrollment {
         let token = enrollment::token_of(ctx).await?;
         if token.as_ref().is_some_and(|token| may_extend(ctx, token)) {
             return Ok(Observation::Absent);
+        }
+        if let Some(taken) = taken_away(ctx).await {
+            return Ok(taken);
+        }
+        if is_last_look(ctx)
+            && let Some(why) = first_boot::failure(ctx).await
+        {
+            return Err(why);
         }
         let hostname = &ctx.job.hostname;
         let waiting_for = match token.filter(|token| token.used_at.is_some()) {
@@ -56,6 +67,21 @@ impl StageRunner for WaitForAgentEnrollment {
     }
 }
 
+/// Whether somebody took the machine away, as the site's poll saw it last: no agent will come from it then.
+async fn taken_away(ctx: &Context<'_>) -> Option<Observation> {
+    let SiteProvider::Maas(_) = &ctx.site.provider else { return None };
+    let id = maas::system_id(ctx.job.outputs.provider_ref.as_deref()?).ok()?;
+    let region = ctx.tools.providers.maas(ctx.site).await.ok()?;
+    let seen = region.observed(&id).filter(|seen| seen.at > ctx.job.state.stage_entered_at)?;
+    maas::taken_away(ctx, &seen.machine)
+}
+
+/// Whether the job stops if the agent is not there now.
+fn is_last_look(ctx: &Context<'_>) -> bool {
+    let is_over = ctx.job.state.deadline.is_some_and(|deadline| deadline <= ctx.now);
+    is_over && ctx.window >= ctx.stage.timeout.windows && matches!(ctx.site.provider, SiteProvider::Maas(_))
+}
+
 fn enrolled(ctx: &Context<'_>) -> Delta {
     let version = ctx.node.agent_version.as_deref().unwrap_or("of unknown version");
     Delta::said(format!("agent {version} enrolled, health check passed"))
@@ -70,8 +96,8 @@ fn may_extend(ctx: &Context<'_>, token: &EnrollmentToken) -> bool {
 
 fn life(ctx: &Context<'_>) -> Duration {
     match &ctx.site.provider {
-        lattice_core::site::SiteProvider::Maas(site) => Duration::from_secs(site.policy.enrollment_token_ttl_seconds),
-        lattice_core::site::SiteProvider::Lxd(site) => Duration::from_secs(site.enrollment_token_ttl_seconds),
-        lattice_core::site::SiteProvider::Manual => MANUAL_TOKEN_TTL,
+        SiteProvider::Maas(site) => Duration::from_secs(site.policy.enrollment_token_ttl_seconds),
+        SiteProvider::Lxd(site) => Duration::from_secs(site.enrollment_token_ttl_seconds),
+        SiteProvider::Manual => MANUAL_TOKEN_TTL,
     }
 }

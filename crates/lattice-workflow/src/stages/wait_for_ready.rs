@@ -5,9 +5,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lattice_core::failure::FailureClass;
 use lattice_core::job::StageError;
-use lattice_providers::machine::maas::MachineStatus;
+use lattice_providers::machine::maas::{Machine, MachineStatus};
 
 use super::maas;
+use crate::providers::failed;
 use crate::stage::{Context, Delta, Observation, Outcome, StageRunner, error};
 
 /// A change of the machine wakes the job; this look is for the case that the waking was lost.
@@ -36,7 +37,10 @@ impl StageRunner for WaitForReady {
                 waiting_for: format!("MAAS to finish; {} is {}", ctx.job.hostname, machine.status),
                 delta,
             }),
-            MachineStatus::FailedCommissioning => failure(FailureClass::PxeDiscoveryFailure, "failed_commission"),
+            MachineStatus::FailedCommissioning => match bmc_silent(ctx, &machine).await {
+                Some(silent) => Ok(Observation::Failed(silent, delta)),
+                None => failure(FailureClass::PxeDiscoveryFailure, "failed_commission"),
+            },
             MachineStatus::FailedTesting => failure(FailureClass::HardwareMismatch, "failed_testing"),
             MachineStatus::Broken => failure(FailureClass::HardwareMismatch, "machine_broken"),
             MachineStatus::New => failure(FailureClass::StateAmbiguity, "commissioning_aborted"),
@@ -69,4 +73,12 @@ impl StageRunner for WaitForReady {
             delta: Delta::default(),
         })
     }
+}
+
+/// A commissioning that failed because its BMC does not answer, or refuses the login: it is asked now.
+async fn bmc_silent(ctx: &Context<'_>, machine: &Machine) -> Option<StageError> {
+    let region = maas::region(ctx).await.ok()?;
+    let asked = region.client().query_power(&machine.system_id).await.map_err(failed(ctx.now)).err()?;
+    let text = format!("commissioning {} failed, and {}", machine.system_id, asked.message);
+    (asked.class == FailureClass::BmcPowerFailure).then_some(StageError { message: text, ..asked })
 }
