@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lattice_core::actor::{Actor, Role};
+use lattice_core::batch::BatchStatus;
 use lattice_core::change::{Change, Commit, NodeAction, NodeChange, Outcome};
 use lattice_core::command::Request;
+use lattice_core::command::batch::{InUse, NewBatch, NewMachine, PlannedBatch, create};
 use lattice_core::credential::EnrollmentToken;
-use lattice_core::ids::{CorrelationId, Generation, IdSource, JobId, NodeId, OpId, RoceId, SiteId, uuid_v7};
+use lattice_core::ids::{BatchId, CorrelationId, Generation, IdSource, JobId, NodeId, OpId, RoceId, SiteId, uuid_v7};
 use lattice_core::job::{Job, JobInput, NewJob};
 use lattice_core::node::availability::AvailabilityEvent;
 use lattice_core::node::class::HeartbeatPolicy;
@@ -287,6 +289,62 @@ impl Datacenter {
         self.commit(vec![Change::Node(Box::new(node)), job.clone().created()]).await;
         self.waker.job(job.id).await;
         job
+    }
+
+    /// Accepts a batch of the first `machines` machines, at most `at_once` of them at a time.
+    pub async fn onboard_batch(&self, machines: usize, at_once: u32) -> PlannedBatch {
+        let now = SystemClock.now();
+        let sku = Sku {
+            name: "any".to_owned(),
+            gpus: 0,
+            gpu_vendor: None,
+            gpu_model: None,
+            nics: Vec::new(),
+            disks: Vec::new(),
+            created_at: now,
+            updated_at: now,
+            generation: Generation::FIRST,
+        };
+        self.commit(vec![Change::Sku(sku.clone())]).await;
+        let hardware = self.site.handle.machines().into_iter().take(machines).map(|machine| machine.hardware);
+        let new = NewBatch {
+            site: &self.row,
+            sku: &sku,
+            profile: None,
+            class: NodeClass::Standard,
+            max_parallel: Some(at_once),
+            machines: hardware
+                .map(|hardware| NewMachine {
+                    hostname: hardware.label.clone(),
+                    ipmi_ip: Some(hardware.bmc.address.to_string()),
+                })
+                .collect(),
+        };
+        let planned = create(&self.request(), &new, &InUse::default()).unwrap();
+        let outcome = self.store.commit_one(planned.commit.clone()).await.unwrap();
+        assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
+        planned
+    }
+
+    /// Plays the agents until the batch stands so; the most of its machines that ran at once.
+    pub async fn until_batch(&mut self, batch: BatchId, wanted: BatchStatus) -> u64 {
+        let patience = tokio::time::sleep(PATIENCE);
+        let mut patience = std::pin::pin!(patience);
+        let mut look = tokio::time::interval(Duration::from_millis(10));
+        let mut most = 0;
+        loop {
+            tokio::select! {
+                Some(boot) = self.boots.recv() => self.agent_comes(&boot).await,
+                _ = look.tick() => {
+                    let children = self.store.children_of(&[batch]).await.unwrap()[&batch];
+                    most = most.max(children.moving());
+                    if self.store.batch(batch).await.unwrap().unwrap().status == wanted {
+                        return most;
+                    }
+                }
+                () = &mut patience => panic!("never {wanted}; {:?}", self.store.children_of(&[batch]).await.unwrap()),
+            }
+        }
     }
 
     /// Plays the agents until `holds` of the job's row.

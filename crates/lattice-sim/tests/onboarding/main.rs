@@ -5,11 +5,13 @@ mod datacenter;
 mod settings;
 
 use datacenter::Datacenter;
+use lattice_core::batch::BatchStatus;
 use lattice_core::command::job::{Asked, act};
 use lattice_core::failure::FailureClass;
 use lattice_core::job::{Decisions, Job, JobStatus, OperatorAction, StageEventStatus, StageName};
 use lattice_core::node::{Availability, NodeState, Status};
 use lattice_sim::maas::faults::{Fault, MachineFault};
+use lattice_store::PageRequest;
 
 fn stops(job: &Job) -> bool {
     job.state.status.is_terminal() || job.state.status.is_failed()
@@ -88,5 +90,34 @@ async fn a_machine_without_a_boot_card_waits_for_an_operators_choice() {
     let done = world.until(job.id, stops).await;
     assert_eq!(done.state.status, JobStatus::Completed, "{:?}", done.state);
     assert_eq!(done.outputs.boot_disk.map(|boot| boot.name), Some(disk));
+    world.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_goes_on_past_the_machines_that_stop_and_ends_when_they_are_put_right() {
+    let mut world = Datacenter::open(4, 6).await;
+    arm(&world, 0, MachineFault::MissingBootDisk, None);
+    arm(&world, 3, MachineFault::DeployNoDatasource, Some(1));
+    let planned = world.onboard_batch(6, 2).await;
+    let most = world.until_batch(planned.batch, BatchStatus::PartialFailure).await;
+    assert!((1..=2).contains(&most), "{most} at once");
+    let children = world.store.children_of(&[planned.batch]).await.unwrap()[&planned.batch];
+    assert_eq!((children.succeeded, children.failed()), (5, 1), "{children:?}");
+    let stopped = world.store.job(planned.children[0].job).await.unwrap().unwrap();
+    let failure = stopped.state.failure.clone().unwrap();
+    assert_eq!(failure.class, FailureClass::HardwareMismatch);
+    let log = world.store.batch_log(planned.batch, Some(&stopped.hostname), &PageRequest::first(100)).await.unwrap();
+    assert!(log.items.iter().any(|line| line.record.event.status == StageEventStatus::Failed), "its own log is kept");
+    let disk = failure.message.split("there are: ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+    let asked = Asked {
+        action: OperatorAction::Resume,
+        decisions: Decisions { boot_disk: Some(disk), ..Decisions::default() },
+        observed: None,
+    };
+    let node = world.store.node(stopped.node).await.unwrap().unwrap();
+    let planned_resume = act(&world.request(), &stopped, &node, &world.row, &asked).unwrap().unwrap();
+    world.commit(planned_resume.commit.changes).await;
+    world.waker.job(stopped.id).await;
+    world.until_batch(planned.batch, BatchStatus::Completed).await;
     world.close().await;
 }
