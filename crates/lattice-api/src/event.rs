@@ -1,7 +1,11 @@
 //! Events: what happened, in commit order, without gaps. `GET /api/v1/admin/events`.
 
+use lattice_core::batch::{BatchCause, BatchControl, BatchStatus, Children};
 use lattice_core::change::EventRow;
-use lattice_core::ids::{EventSeq, JobId, NodeId};
+use lattice_core::failure::FailureClass;
+use lattice_core::ids::{BatchId, EventSeq, JobId, NodeId, SiteId};
+use lattice_core::job::{JobKind, JobStatus, StageName};
+use lattice_core::node::{Availability, HoldKind, Status};
 use lattice_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -80,3 +84,71 @@ pub struct EventPage {
 
 /// Largest page of events.
 pub const MAX_EVENTS: u32 = MAX_LIMIT;
+
+/// Payload of the events about a node's row: `node.created`, `node.moved`, `node.hold_set` …
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct NodePayload {
+    /// The node's name.
+    pub hostname: String,
+    /// At which site.
+    pub site: SiteId,
+    /// Inventory status after it.
+    pub status: Status,
+    /// Availability after it.
+    pub availability: Availability,
+    /// By which event of the state machine, or what was changed.
+    pub cause: String,
+    /// For people; may be empty.
+    pub detail: String,
+    /// Holds that stand after it.
+    pub holds: Vec<HoldKind>,
+}
+
+/// Payload of `job.changed` and of a job's milestones: `node.onboarding.completed` … spec: S5 8.0
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct JobPayload {
+    /// What it is for.
+    pub kind: JobKind,
+    /// On which node.
+    pub node: NodeId,
+    /// The node's name.
+    pub hostname: String,
+    /// At which site.
+    pub site: SiteId,
+    /// Part of which batch; null when of none.
+    pub batch: Option<BatchId>,
+    /// Where it stands.
+    pub status: JobStatus,
+    /// At which stage.
+    pub stage: StageName,
+    /// Attempts of that stage that ended with an error or a timeout.
+    pub attempt: u32,
+    /// Pass over the flow's back edge, from 0.
+    pub round: u32,
+    /// What happened: `started`, `stage_ok`, an operator's action.
+    pub cause: String,
+    /// Class of its failure; null when there is none.
+    pub failure_class: Option<FailureClass>,
+    /// What failed; null when nothing did.
+    pub error_code: Option<String>,
+}
+
+/// Payload of `onboarding.batch.created`, `onboarding.batch.completed` …
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct BatchPayload {
+    /// At which site.
+    pub site: SiteId,
+    /// What kind of machines.
+    pub sku: String,
+    /// Where it stands.
+    pub status: BatchStatus,
+    /// What operators want of it.
+    pub control: BatchControl,
+    /// What happened.
+    #[schema(value_type = String)]
+    pub cause: BatchCause,
+    /// How many machines.
+    pub machines: u64,
+    /// How many of them stand where.
+    pub children: Children,
+}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lattice_api::event::Event;
+use lattice_api::event::{BatchPayload, Event, JobPayload, NodePayload};
 use lattice_core::batch::BatchCause;
 use lattice_core::change::NodeAction;
 use serde_json::{Value, json};
@@ -47,10 +47,18 @@ pub fn events_document() -> String {
     let mut components: BTreeMap<String, Value> =
         schemas.into_iter().map(|(name, schema)| (name, schema_value(&schema))).collect();
     components.insert(Event::name().into_owned(), schema_value(&Event::schema()));
+    components.extend(payload_schemas());
     let messages: BTreeMap<String, Value> = event_names()
         .into_iter()
         .map(|(name, about)| {
-            let payload = json!({"$ref": format!("#/components/schemas/{}", Event::name())});
+            let event = json!({"$ref": format!("#/components/schemas/{}", Event::name())});
+            let payload = match payload_of(&name) {
+                Some(shape) => {
+                    let shape = json!({"$ref": format!("#/components/schemas/{shape}")});
+                    json!({"allOf": [event, {"type": "object", "properties": {"payload": shape}}]})
+                }
+                None => event,
+            };
             (name.clone(), json!({"name": name, "summary": about, "payload": payload}))
         })
         .collect();
@@ -64,6 +72,32 @@ pub fn events_document() -> String {
         "operations": {"follow": {"action": "send", "channel": {"$ref": "#/channels/events"}}},
         "components": {"messages": messages, "schemas": components},
     }))
+}
+
+/// Shapes of payloads, and the types that they name.
+fn payload_schemas() -> BTreeMap<String, Value> {
+    let mut schemas = Vec::new();
+    for (name, schema) in [
+        (NodePayload::name(), NodePayload::schema()),
+        (JobPayload::name(), JobPayload::schema()),
+        (BatchPayload::name(), BatchPayload::schema()),
+    ] {
+        schemas.push((name.into_owned(), schema));
+    }
+    NodePayload::schemas(&mut schemas);
+    JobPayload::schemas(&mut schemas);
+    BatchPayload::schemas(&mut schemas);
+    schemas.into_iter().map(|(name, schema)| (name, schema_value(&schema))).collect()
+}
+
+/// The shape of an event's payload by its name; none where it is a few words about a setting.
+fn payload_of(name: &str) -> Option<std::borrow::Cow<'static, str>> {
+    match name.split('.').collect::<Vec<_>>().as_slice() {
+        ["node", _] => Some(NodePayload::name()),
+        ["job", "changed"] | ["node", _, _] => Some(JobPayload::name()),
+        ["onboarding", "batch", _] => Some(BatchPayload::name()),
+        _ => None,
+    }
 }
 
 /// Every name that an event may have, and what it tells. spec: S5 8.0

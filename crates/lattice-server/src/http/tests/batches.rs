@@ -183,3 +183,30 @@ async fn a_machine_whose_bmc_is_another_nodes_is_refused_one_by_one_too() {
     };
     assert_eq!(refused(admin.onboard(&single).await).code, "LAT0011");
 }
+
+/// What an event tells is what its shape says: nothing is missing, nothing more is told.
+#[tokio::test]
+async fn events_have_the_shapes_that_are_described() {
+    use lattice_api::event::{BatchPayload, EventQuery, JobPayload, NodePayload};
+    fn again<T: serde::Serialize + serde::de::DeserializeOwned>(payload: &serde_json::Value) -> serde_json::Value {
+        serde_json::to_value(serde_json::from_value::<T>(payload.clone()).unwrap()).unwrap()
+    }
+    let api = api().await;
+    let admin = api.admin();
+    let id = admin.onboard_batch(&machines(1)).await.unwrap().batch_id;
+    admin.act_on_batch(id, BatchAction::Pause, &ActOnBatch::default()).await.unwrap();
+    let events = admin.events(&EventQuery { limit: Some(1_000), ..EventQuery::default() }).await.unwrap().events;
+    let mut seen = std::collections::BTreeSet::new();
+    for event in &events {
+        let told = match event.resource_kind.as_str() {
+            "node" => again::<NodePayload>(&event.payload),
+            "job" => again::<JobPayload>(&event.payload),
+            "batch" => again::<BatchPayload>(&event.payload),
+            _ => continue,
+        };
+        assert_eq!(told, event.payload, "{}", event.name);
+        seen.insert(event.name.clone());
+    }
+    let expected = ["job.changed", "node.created", "onboarding.batch.created", "onboarding.batch.paused"];
+    assert_eq!(seen.iter().map(String::as_str).collect::<Vec<_>>(), expected);
+}
