@@ -98,7 +98,7 @@ fn row_by_row(document: &str, sections: &[&Section], notes: &[Note]) -> String {
             .map(|note| vec![note.row.to_owned(), note.state.to_owned()])
             .collect();
         if !rows.is_empty() {
-            let table = table(&["row", "where it stands"], rows.into_iter());
+            let table = table(&["row", "where it stands"], rows);
             text.push_str(&format!("\n### {place} {}, row by row\n\n{table}", section.title));
         }
     }
