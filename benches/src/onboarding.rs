@@ -70,6 +70,7 @@ async fn onboard(config: Config) -> Result<Onboarded, Failure> {
         nodes: config.nodes,
         seed: 1,
         mishaps: Mishaps::None,
+        scenario: None,
         data_dir: config.folder,
         api_listen: anywhere,
         agent_listen: anywhere,

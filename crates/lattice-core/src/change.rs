@@ -155,6 +155,7 @@ pub enum Change {
 /// A row that is removed, as it stood: its generation is the guard. Nodes and jobs are never removed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "row", rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "one is made for each removal, and none is kept")]
 pub enum Removed {
     /// A site.
     Site(Site),

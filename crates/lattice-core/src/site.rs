@@ -50,6 +50,7 @@ pub enum SiteStatus {
 /// What kind of provider a site is, with what only that kind needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "sites are few, and nearly all are of the largest kind")]
 pub enum SiteProvider {
     /// Nodes that an operator bootstraps by hand; built in, named `local`.
     Manual,

@@ -279,6 +279,7 @@ fn the_walks_of_the_design_arrive() {
     let walks: &[(&str, &str, &[NodeEvent], &str)] = &[
         ("manual", "bootstrap_issued/unknown", &[St(S::FirstContact), Av(A::HealthPassed), St(S::Enrolled)], ready),
         ("maas", "enrolling/unknown", &[Av(A::BootStarted), Av(A::HealthPassed), St(S::Enrolled)], ready),
+        ("deployed again", "enrolling/ready", &[Av(A::BootStarted), Av(A::HealthPassed), St(S::Enrolled)], ready),
         ("silence", "active/ready", &[Av(A::HeartbeatMissed), Av(A::GraceExpired)], "offline / down"),
         ("recovery", "active/ready", &[Av(A::HeartbeatMissed), Av(A::GraceExpired), Av(A::HealthPassed)], ready),
         ("drain", "active/ready", &[Av(A::Drain), Av(A::Emptied), Av(A::Undrain)], ready),

@@ -9,22 +9,27 @@ use std::time::Duration;
 
 use lattice_agent::Pace;
 use lattice_core::actor::Role;
-use lattice_core::ids::IdSource;
+use lattice_core::ids::{IdSource, JobId};
+use lattice_core::job::StageName;
 use lattice_core::node::{Availability, NodeState, Status};
 use lattice_core::secret::Secret;
+use lattice_core::site::SiteStatus;
 use lattice_core::time::{Clock, Timestamp};
 use lattice_server::agent_api::Limits;
 use lattice_server::clock::{SystemClock, SystemIds};
 use lattice_server::wiring::{Options, Server, StartError};
-use lattice_store::{EventFilter, NodeFilter, NodeSort, PageRequest, StoreConfig, StoreError};
+use lattice_store::{EventFilter, JobFilter, NodeFilter, NodeSort, PageRequest, Store, StoreConfig, StoreError};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::maas::config::SiteConfig;
+use crate::maas::faults::{ArmedFault, Fault, SiteFault};
 use crate::maas::handle::MaasHandle;
 use crate::maas::mishaps::Mishaps;
 use crate::maas::site::SimulatedSite;
+use crate::machine::hardware::{Bmc, Hardware};
 use crate::machine::real_agent::RealAgents;
+use crate::scenario::{Scenario, SiteTrouble, Trouble};
 
 /// The site's name.
 const SITE: &str = "dev";
@@ -39,6 +44,8 @@ pub struct DevConfig {
     pub seed: u64,
     /// What goes wrong.
     pub mishaps: Mishaps,
+    /// A scenario instead: how many machines there are, what befalls them, and the policy of their site.
+    pub scenario: Option<Scenario>,
     /// Where the data is kept; it must be empty or an earlier run's.
     pub data_dir: PathBuf,
     /// Where the API and the page listen.
@@ -49,6 +56,13 @@ pub struct DevConfig {
     pub agent_binary: Option<PathBuf>,
     /// A MAAS region that exists, instead of the simulated one.
     pub maas: Option<RealMaas>,
+}
+
+impl DevConfig {
+    /// How many machines are simulated.
+    pub fn machines(&self) -> u32 {
+        self.scenario.as_ref().map_or(self.nodes, |scenario| scenario.nodes)
+    }
 }
 
 /// A MAAS region that exists.
@@ -98,6 +112,7 @@ pub enum DevError {
 pub struct Dev {
     server: Server,
     site: Option<SimulatedSite>,
+    api: Api,
     token: Secret<String>,
     started_at: Timestamp,
     clock: Arc<dyn Clock>,
@@ -142,14 +157,15 @@ impl Dev {
         let api = Api { base: format!("http://{}", server.api), token: token.clone(), http: reqwest::Client::new() };
         let site = match &config.maas {
             Some(real) => {
-                api.add_site(&real.url, &real.key, None, 22).await?;
+                let policy = json!({"poll_interval_ms": 250});
+                api.add_site(SITE, &SiteRow { url: &real.url, key: &real.key, ssh_port: 22, policy }, None).await?;
                 None
             }
-            None => Some(simulate(&config, &api).await?),
+            None => Some(simulate(&config, &api, &server.store).await?),
         };
         // Machines of a region that exists are onboarded by whoever knows their names and BMCs.
-        let wanted = if site.is_some() { config.nodes } else { 0 };
-        Ok(Self { server, site, token, started_at, clock, wanted })
+        let wanted = if site.is_some() { config.machines() } else { 0 };
+        Ok(Self { server, site, api, token, started_at, clock, wanted })
     }
 
     /// Where the API and the page are.
@@ -170,6 +186,42 @@ impl Dev {
     /// The simulated region, unless a real one is used.
     pub fn region(&self) -> Option<&MaasHandle> {
         self.site.as_ref().map(|site| &site.handle)
+    }
+
+    /// For how long it has been running.
+    pub fn running_for(&self) -> Duration {
+        self.clock.now().since(self.started_at)
+    }
+
+    /// Names of the simulated machines, in rack order.
+    pub fn labels(&self) -> Vec<String> {
+        let machines = self.region().map(MaasHandle::machines).unwrap_or_default();
+        machines.into_iter().map(|machine| machine.hardware.label).collect()
+    }
+
+    /// What the API explains about a job, as any client reads it.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn explain_job(&self, job: JobId) -> Result<Value, DevError> {
+        self.api.get(&format!("jobs/{job}/explain")).await
+    }
+
+    /// A person puts a site of the scenario right.
+    ///
+    /// # Errors
+    /// The API refuses.
+    pub async fn put_right(&self, trouble: SiteTrouble) -> Result<(), DevError> {
+        let name = site_of(trouble);
+        match (trouble, &self.site) {
+            (SiteTrouble::SiteDisabled, _) => self.api.set_status(&name, SiteStatus::Active).await,
+            (SiteTrouble::WithoutBmcLogin, Some(site)) => {
+                let machines = site.handle.machines();
+                let login = machines.first().map(|machine| BmcLogin::of(&machine.hardware.bmc));
+                self.api.give_credentials(&name, &Secret::new(site.key.joined()), login).await
+            }
+            (SiteTrouble::WithoutBmcLogin, None) => Ok(()),
+        }
     }
 
     /// How far the machines are.
@@ -257,36 +309,89 @@ fn options(config: &DevConfig) -> Options {
         agent_names: vec!["127.0.0.1".to_owned(), "localhost".to_owned()],
         name: "dev".to_owned(),
         // Each agent opens its next connection before it closes the last.
-        agent_limits: Limits { connections: 100 + 2 * config.nodes as usize, ..Limits::default() },
+        agent_limits: Limits { connections: 100 + 2 * config.machines() as usize, ..Limits::default() },
         ..Options::default()
     }
 }
 
-async fn simulate(config: &DevConfig, api: &Api) -> Result<SimulatedSite, DevError> {
-    let region = SiteConfig::dev(config.seed, config.nodes);
-    let mishaps = config.mishaps.faults(config.seed, &region.population);
+async fn simulate(config: &DevConfig, api: &Api, store: &Store) -> Result<SimulatedSite, DevError> {
+    let region = SiteConfig::dev(config.seed, config.machines());
+    let mishaps: Vec<ArmedFault> = match &config.scenario {
+        Some(scenario) => scenario.faults(&region.population),
+        None => config.mishaps.faults(config.seed, &region.population).all().to_vec(),
+    };
     let machines = region.population.machines.clone();
     let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let agents = Arc::new(RealAgents::new(Pace::default()));
     let io = |source| DevError::Io { what: "the simulated site cannot listen".to_owned(), source };
     let ssh_port = free_port().map_err(io)?;
     let site = SimulatedSite::start(region, anywhere, agents, ssh_port).await.map_err(io)?;
-    if let Some(first) = machines.first() {
-        let key = Secret::new(site.key.joined());
-        let power = Some((first.bmc.user.as_str(), first.bmc.password.as_str()));
-        api.add_site(&site.url, &key, power, ssh_port).await?;
-        api.add_sku().await?;
+    let Some(login) = machines.first().map(|first| BmcLogin::of(&first.bmc)) else { return Ok(site) };
+    let key = Secret::new(site.key.joined());
+    let policy = config.scenario.as_ref().map_or_else(|| json!({"poll_interval_ms": 250}), |it| json!(it.policy));
+    let row = SiteRow { url: &site.url, key: &key, ssh_port, policy };
+    api.add_site(SITE, &row, Some(login)).await?;
+    api.add_sku().await?;
+    let troubled = |index: usize| match config.scenario.as_ref()?.mishap(index)?.fault {
+        Trouble::Site(trouble) => Some(trouble),
+        Trouble::Machine(_) => None,
+    };
+    for (index, machine) in machines.iter().enumerate() {
+        let Some(trouble) = troubled(index) else { continue };
+        api.add_site(&site_of(trouble), &row, (trouble != SiteTrouble::WithoutBmcLogin).then_some(login)).await?;
+        onboard_at_troubled_site(api, store, &site, machine, trouble).await?;
     }
     // Only now: a site that fails while its credentials are tried is refused, as it should be.
-    for armed in mishaps.all() {
-        site.handle.arm(armed.fault.clone(), armed.heals_after);
+    for armed in mishaps {
+        site.handle.arm(armed.fault, armed.heals_after);
     }
-    for machine in &machines {
-        let body = json!({"site_id": SITE, "sku_id": SKU, "hostname": machine.label,
-            "ipmi_ip": machine.bmc.address.to_string(), "reason": "lattice dev"});
-        api.post("onboardings", &body).await?;
+    for (_, machine) in machines.iter().enumerate().filter(|(index, _)| troubled(*index).is_none()) {
+        api.onboard(SITE, machine).await?;
     }
     Ok(site)
+}
+
+/// The name of the site that a trouble befalls.
+fn site_of(trouble: SiteTrouble) -> String {
+    format!("{SITE}-{}", <&'static str>::from(trouble).replace('_', "-"))
+}
+
+/// While the region is silent no job gets past its preflight: after the first attempt, the site is met disabled.
+async fn onboard_at_troubled_site(
+    api: &Api,
+    store: &Store,
+    site: &SimulatedSite,
+    machine: &Hardware,
+    trouble: SiteTrouble,
+) -> Result<(), DevError> {
+    let name = site_of(trouble);
+    match trouble {
+        SiteTrouble::WithoutBmcLogin => api.onboard(&name, machine).await,
+        SiteTrouble::SiteDisabled => {
+            let silent = Fault::Site { what: SiteFault::Down };
+            site.handle.arm(silent.clone(), None);
+            api.onboard(&name, machine).await?;
+            api.set_status(&name, SiteStatus::Disabled).await?;
+            tried_in_vain(store).await?;
+            site.handle.heal(&silent);
+            Ok(())
+        }
+    }
+}
+
+/// Waits until the only job that cannot do without the region has failed to reach it, or has met its disabled site.
+async fn tried_in_vain(store: &Store) -> Result<(), DevError> {
+    let mut follower = store.follow();
+    loop {
+        let last = store.last_event().await?;
+        let jobs = store.jobs(&JobFilter::default(), &PageRequest::first(lattice_store::PAGE_MAX)).await?.items;
+        for job in jobs.iter().filter(|job| job.stage == StageName::LoadSiteConfig) {
+            if store.job(job.id).await?.is_some_and(|job| job.state.failure.is_some()) {
+                return Ok(());
+            }
+        }
+        follower.after(last).await?;
+    }
 }
 
 /// A port for the SSH servers of all simulated machines, each on a loopback address of its own: two sites on one host
@@ -302,10 +407,47 @@ struct Api {
     http: reqwest::Client,
 }
 
+/// A site over the simulated or the real region.
+struct SiteRow<'a> {
+    url: &'a str,
+    key: &'a Secret<String>,
+    ssh_port: u16,
+    policy: Value,
+}
+
+/// The login of a BMC.
+#[derive(Clone, Copy)]
+struct BmcLogin<'a> {
+    user: &'a str,
+    pass: &'a str,
+}
+
+impl<'a> BmcLogin<'a> {
+    fn of(bmc: &'a Bmc) -> Self {
+        Self { user: &bmc.user, pass: &bmc.password }
+    }
+}
+
 impl Api {
+    async fn get(&self, path: &str) -> Result<Value, DevError> {
+        let request = self.http.get(format!("{}/api/v1/admin/{path}", self.base)).bearer_auth(self.token.expose());
+        let refused = |answer: String| DevError::Api { what: format!("GET {path}"), answer };
+        let answer = request.send().await.and_then(reqwest::Response::error_for_status);
+        answer.map_err(|error| refused(error.to_string()))?.json().await.map_err(|error| refused(error.to_string()))
+    }
+
     async fn post(&self, path: &str, body: &Value) -> Result<(), DevError> {
-        let request = self.http.post(format!("{}/api/v1/admin/{path}", self.base)).bearer_auth(self.token.expose());
-        let refused = |answer: String| DevError::Api { what: format!("POST {path}"), answer };
+        self.send(reqwest::Method::POST, path, body).await
+    }
+
+    async fn set_status(&self, site: &str, status: SiteStatus) -> Result<(), DevError> {
+        self.send(reqwest::Method::PATCH, &format!("sites/{site}"), &json!({"status": status})).await
+    }
+
+    async fn send(&self, method: reqwest::Method, path: &str, body: &Value) -> Result<(), DevError> {
+        let url = format!("{}/api/v1/admin/{path}", self.base);
+        let refused = |answer: String| DevError::Api { what: format!("{method} {path}"), answer };
+        let request = self.http.request(method.clone(), url).bearer_auth(self.token.expose());
         let answer = request.json(body).send().await.map_err(|error| refused(error.to_string()))?;
         if answer.status().is_success() {
             return Ok(());
@@ -315,24 +457,32 @@ impl Api {
         Err(refused(format!("{status} {text}")))
     }
 
-    async fn add_site(
+    async fn add_site(&self, name: &str, row: &SiteRow<'_>, login: Option<BmcLogin<'_>>) -> Result<(), DevError> {
+        let provider = json!({"kind": "maas", "api_base_url": row.url, "pxe_iface": "ens19", "pxe_vlan_vid": 0,
+            "node_pxe_iface": "eno8303", "deploy_ssh_port": row.ssh_port, "policy": row.policy});
+        self.post("sites", &json!({"name": name, "region_code": "dev", "provider": provider})).await?;
+        self.give_credentials(name, row.key, login).await
+    }
+
+    /// A BMC login is never guessed: without one, the person adds that of a region that exists.
+    async fn give_credentials(
         &self,
-        url: &str,
+        site: &str,
         key: &Secret<String>,
-        power: Option<(&str, &str)>,
-        ssh_port: u16,
+        login: Option<BmcLogin<'_>>,
     ) -> Result<(), DevError> {
-        let policy = json!({"poll_interval_ms": 250});
-        let provider = json!({"kind": "maas", "api_base_url": url, "pxe_iface": "ens19", "pxe_vlan_vid": 0,
-            "node_pxe_iface": "eno8303", "deploy_ssh_port": ssh_port, "policy": policy});
-        self.post("sites", &json!({"name": SITE, "region_code": "dev", "provider": provider})).await?;
         let mut credentials = json!({"api_token": key.expose(),
             "deploy_password": SystemIds.uuid(SystemClock.now()).simple().to_string()});
-        // A BMC login is never guessed: the person adds that of a region that exists.
-        if let Some((user, pass)) = power {
+        if let Some(BmcLogin { user, pass }) = login {
             credentials["power"] = json!({"user": user, "pass": pass});
         }
-        self.post(&format!("sites/{SITE}/credentials"), &credentials).await
+        self.post(&format!("sites/{site}/credentials"), &credentials).await
+    }
+
+    async fn onboard(&self, site: &str, machine: &Hardware) -> Result<(), DevError> {
+        let body = json!({"site_id": site, "sku_id": SKU, "hostname": machine.label,
+            "ipmi_ip": machine.bmc.address.to_string(), "reason": "lattice dev"});
+        self.post("onboardings", &body).await
     }
 
     async fn add_sku(&self) -> Result<(), DevError> {

@@ -5,4 +5,6 @@ pub mod dev;
 pub mod dice;
 pub mod maas;
 pub mod machine;
+pub mod recovery;
+pub mod scenario;
 pub mod stop;

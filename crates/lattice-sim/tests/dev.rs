@@ -21,6 +21,7 @@ fn config(folder: &TempDir, nodes: u32, mishaps: Mishaps, maas: Option<RealMaas>
         nodes,
         seed: 5,
         mishaps,
+        scenario: None,
         data_dir: folder.path().to_owned(),
         api_listen: ANYWHERE,
         agent_listen: ANYWHERE,

@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use lattice_core::change::Change;
 use lattice_core::ids::JobId;
-use lattice_core::job::{Flow, Input, Job, JobInput, JobStatus, Next, ParkedFor, StageEvent, flow_for, next, step};
+use lattice_core::job::{
+    Flow, Input, Job, JobInput, JobStatus, Next, ParkedFor, StageEvent, StageName, flow_for, next, step,
+};
 use lattice_core::node::{Availability, Node};
 use lattice_core::site::Site;
 use lattice_core::time::Timestamp;
@@ -129,7 +131,11 @@ impl Runner {
             return Ok(Turn::Held { until: lease.until });
         }
         let parked = |job: Job| Turn::Parked { why: ParkedFor::KnownStage, job: Arc::new(job) };
-        let Some(site) = self.tools.site(job.site, now).await? else { return Ok(parked(job)) };
+        // An operator may just have enabled the site, and asked for another try.
+        let judges = matches!(job.state.stage, StageName::LoadSiteConfig | StageName::LoadLxdSiteConfig);
+        let tools = &self.tools;
+        let site = if judges { tools.site_now(job.site, now).await? } else { tools.site(job.site, now).await? };
+        let Some(site) = site else { return Ok(parked(job)) };
         let flow = flow_for(&job.input, &site);
         // The settings are those that the job was accepted with; where it is reached and with what key may change.
         let site = match site.seen_by(&job.input) {

@@ -112,9 +112,17 @@ impl Tools {
     /// # Errors
     /// The store cannot be read.
     pub async fn site(&self, id: SiteId, now: Timestamp) -> Result<Option<Arc<Site>>, StoreError> {
-        if let Some(site) = self.sites.fresh(id, now, self.limits.site_cache) {
-            return Ok(Some(site));
+        match self.sites.fresh(id, now, self.limits.site_cache) {
+            Some(site) => Ok(Some(site)),
+            None => self.site_now(id, now).await,
         }
+    }
+
+    /// A site as it stands now: for the stage that judges whether work may start there.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn site_now(&self, id: SiteId, now: Timestamp) -> Result<Option<Arc<Site>>, StoreError> {
         let site = self.store.site(id).await?.map(Arc::new);
         if let Some(site) = &site {
             self.sites.keep(id, now, Arc::clone(site));

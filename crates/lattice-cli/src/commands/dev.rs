@@ -1,5 +1,7 @@
 //! `lattice dev`: everything in one process, from an empty directory.
 
+mod recover;
+
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
@@ -7,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use lattice_sim::dev::{Dev, DevConfig, DevError, Progress, RealMaas};
+use lattice_sim::dev::{Dev, DevConfig, Progress, RealMaas};
 use lattice_sim::maas::mishaps::Mishaps;
+use lattice_sim::scenario::Scenario;
 use serde_json::json;
 
 use crate::arguments::Global;
@@ -31,6 +34,9 @@ pub struct Arguments {
     /// What goes wrong: nothing, a few things that heal, or also one that waits for you
     #[arg(long, value_enum, default_value = "few")]
     mishaps: MishapsChoice,
+    /// Play a scenario instead: `maas-mishaps`, or a TOML file; it says how many machines there are
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["nodes", "mishaps", "site"])]
+    scenario: Option<String>,
     /// Stop once this is so, and say how long it took; exit 0 only if it came true
     #[arg(long, value_enum)]
     until: Option<Until>,
@@ -67,6 +73,8 @@ enum MishapsChoice {
 enum Until {
     /// Every machine is active and ready
     AllActive,
+    /// Each failure of the scenario appeared, was explained, and was recovered by its printed command
+    Recovered,
 }
 
 /// Runs until interrupted, or until what was asked for came true.
@@ -87,6 +95,12 @@ pub async fn run(arguments: Arguments, global: &Global) -> Result<(), Failure> {
         }
     };
     let scripted = arguments.until.is_some();
+    let scenario =
+        arguments.scenario.as_deref().map(Scenario::load).transpose().map_err(|error| not_started(&error))?;
+    if arguments.until == Some(Until::Recovered) && scenario.is_none() {
+        return Err(Failure::refused("--until recovered needs a scenario")
+            .next("lattice dev --scenario maas-mishaps --until recovered", "plays the built-in scenario"));
+    }
     let config = DevConfig {
         nodes: arguments.nodes,
         seed: arguments.seed,
@@ -95,6 +109,7 @@ pub async fn run(arguments: Arguments, global: &Global) -> Result<(), Failure> {
             MishapsChoice::Few => Mishaps::Healing,
             MishapsChoice::All => Mishaps::AndOneForAPerson,
         },
+        scenario: scenario.clone(),
         data_dir: data,
         // A script does not care about the address, and must not collide with a person's.
         api_listen: if scripted { anywhere(arguments.listen) } else { arguments.listen },
@@ -103,9 +118,14 @@ pub async fn run(arguments: Arguments, global: &Global) -> Result<(), Failure> {
         maas: arguments.site.as_deref().map(real_maas).transpose()?,
     };
     let dev = Dev::start(config).await.map_err(|error| not_started(&error))?;
-    let outcome = match arguments.until {
-        Some(Until::AllActive) => until_all_active(&dev, arguments.timeout, global.output).await,
-        None => watch(&dev).await,
+    let outcome = match (arguments.until, &scenario) {
+        (Some(Until::Recovered), Some(scenario)) => {
+            recover::until_recovered(&dev, scenario, arguments.timeout, global.output).await
+        }
+        (Some(Until::AllActive | Until::Recovered), _) => {
+            until_all_active(&dev, arguments.timeout, global.output).await
+        }
+        (None, _) => watch(&dev).await,
     };
     dev.stop().await;
     outcome
@@ -136,9 +156,9 @@ fn real_maas(site: &str) -> Result<RealMaas, Failure> {
     Ok(RealMaas::new(url, key))
 }
 
-fn not_started(error: &DevError) -> Failure {
+fn not_started(error: &(dyn std::error::Error + 'static)) -> Failure {
     let mut failure = Failure::refused(error.to_string());
-    let mut source = std::error::Error::source(error);
+    let mut source = error.source();
     while let Some(cause) = source {
         failure = failure.because(cause.to_string());
         source = cause.source();

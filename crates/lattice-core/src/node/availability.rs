@@ -90,6 +90,8 @@ pub enum AvailabilityGuard {
     MayUndrain,
     /// Heard of at least once: past `bootstrap_issued`, and not deleted.
     PastBootstrap,
+    /// Its own onboarding, or a reimage, installs it.
+    Enrolling,
     /// It is down because it was silent.
     DownSilent,
     /// As `DownSilent`, with a drain intent.
@@ -189,6 +191,8 @@ const LOST_BY_DISABLE: &[Effect] = &[F::EvaluateRequeue, F::ReleaseOwnership, F:
 /// Every edge of the availability. spec: S1 "Transitions"; design: 2-state-model "Availability"
 pub const AVAILABILITY_EDGES: &[AvailabilityEdge] = &[
     edge(&[Unknown], E::BootStarted, G::PastBootstrap, Booting, &[F::StartDeadline]),
+    // A restarted onboarding deploys a machine whose agent had come already. docs/decisions/0004
+    edge(&[Ready, Degraded], E::BootStarted, G::Enrolling, Booting, &[F::StartDeadline]),
     edge(&[Unknown], E::AgentRegistered, G::PastBootstrap, Booting, &[F::StartDeadline]),
     edge(&[Booting], E::HealthPassed, G::NoDrainIntent, Ready, &[]),
     edge(&[Booting], E::HealthPassed, G::DrainIntent, Drained, &[]),

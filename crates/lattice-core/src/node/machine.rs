@@ -493,6 +493,9 @@ fn availability_need(node: &Node, guard: AvailabilityGuard, facts: &Facts) -> Op
         AvailabilityGuard::MayUndrain => unless(known && !leaving, "a node that is not being retired or removed")
             .or_else(|| health_need(&facts.health)),
         AvailabilityGuard::PastBootstrap => unless(known, "a node that was heard of"),
+        AvailabilityGuard::Enrolling => {
+            unless(node.state.status == Status::Enrolling, "a node that is being onboarded")
+        }
         AvailabilityGuard::DownSilent => unless(silent && !drained, "that it was down for its silence"),
         AvailabilityGuard::DownSilentDrainIntent => unless(silent && drained, "that it was down for its silence"),
         AvailabilityGuard::DisabledHealthy => {

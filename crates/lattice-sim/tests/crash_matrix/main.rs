@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 mod checks;
+mod generated;
 mod life;
 mod meddling;
 mod operators;

@@ -135,7 +135,7 @@ async fn failed(failing: &Failing) -> (World, Job) {
 }
 
 /// What an operator sends with the action; the provider's last word is the observation, and is fresh.
-fn asked(action: OperatorAction, job: &Job, proves: StageName) -> Asked {
+pub fn asked(action: OperatorAction, job: &Job, proves: StageName) -> Asked {
     let observed = match action {
         OperatorAction::AdoptObservedState => job.observed.as_ref().map(|_| Proof { proves, at: job.updated_at }),
         OperatorAction::RetryStage

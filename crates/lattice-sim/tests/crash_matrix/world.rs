@@ -1,8 +1,8 @@
 //! What outlives a server, and the servers that live in it one after another.
 
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -32,6 +32,7 @@ use lattice_sim::maas::faults::{Fault, MachineFault};
 use lattice_sim::machine::hardware::NicRole;
 use lattice_store::{Store, StoreConfig};
 use lattice_workflow::bootstrap::BootstrapConfig;
+use lattice_workflow::crash::Spoil;
 use lattice_workflow::enrollment::{TokenFor, issue};
 use lattice_workflow::runner::{Occasion, Runner, Turn, TurnError};
 use lattice_workflow::tools::{Entropy, Limits, LiveWork, SiteCache, Tools};
@@ -98,6 +99,8 @@ pub struct World {
     lie: Lie,
     /// Deployments that faults rejected which are healed by now.
     rejected: AtomicU64,
+    /// The stage that fails, while it does.
+    spoil: Mutex<Option<Spoil>>,
     clock: Arc<HandClock>,
     ids: Arc<Counter>,
     sku: Sku,
@@ -171,6 +174,7 @@ impl World {
             label: hardware.label.clone(),
             lie,
             rejected: AtomicU64::new(0),
+            spoil: Mutex::new(None),
             clock,
             ids,
             sku: sku(hardware.gpus.len()),
@@ -268,7 +272,13 @@ impl World {
                 world.faults().heal(&one.fault);
             }
         });
+        *self.spoil.lock().unwrap() = None;
         self.region.agents_come(Some(Duration::from_secs(5)));
+    }
+
+    /// From now on that stage fails.
+    pub fn spoil(&self, spoil: Spoil) {
+        *self.spoil.lock().unwrap() = Some(spoil);
     }
 
     /// Deployments that faults rejected.
@@ -416,7 +426,7 @@ impl World {
             },
             holder: name.to_owned(),
             limits: Limits::default(),
-            crash: death.plan(),
+            crash: death.plan().spoiling(*self.spoil.lock().unwrap()),
             sites: SiteCache::default(),
         }));
         Server { runner, observer, life }

@@ -10,6 +10,7 @@ use lattice_core::job::{Input, Job, StageError, StageEvent, StageEventStatus, St
 use lattice_core::time::Timestamp;
 
 use super::{TurnError, Work};
+use crate::crash::SpoilWhen;
 use crate::stage::{Context, Delta, Observation, Outcome, StageRunner, error};
 use crate::stages::stage_runner;
 
@@ -29,6 +30,10 @@ impl Work {
         self.begin(run.stage, run.attempt);
         let fence = self.claim(now);
         let runner = stage_runner(run.stage);
+        if let Some(error) = self.tools.crash.spoils(run.stage, SpoilWhen::BeforeEffect) {
+            self.failed(run.stage, run.attempt, fence, error, Delta::default());
+            return Ok(());
+        }
         match self.look(runner, &run, now).await {
             Ok(Observation::Done(delta)) => {
                 self.succeeded(run.stage, run.attempt, fence, delta);
@@ -75,7 +80,7 @@ impl Work {
             self.tools.crash.pass()?;
         }
         let outcome = self.act_under_lease(runner, run).await?;
-        match outcome {
+        match self.tools.crash.spoils(run.stage, SpoilWhen::AfterEffect).map_or(outcome, Err) {
             Ok(Outcome::Done(delta)) => self.succeeded(run.stage, run.attempt, fence, delta),
             Ok(Outcome::StillGoing { recheck_at, waiting_for, delta }) => {
                 self.waits(fence, recheck_at, waiting_for, delta);

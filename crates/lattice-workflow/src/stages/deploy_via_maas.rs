@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use lattice_core::failure::FailureClass;
 use lattice_core::job::{StageError, UndoKind};
 use lattice_core::node::availability::AvailabilityEvent;
+use lattice_core::secret::token_hash;
 use lattice_providers::error::ErrorKind;
 use lattice_providers::machine::maas::lifecycle::{Deploy, Erase};
 use lattice_providers::machine::maas::{Machine, MachineStatus};
@@ -31,7 +32,7 @@ impl StageRunner for DeployViaMaas {
         let is_this = machine.owner_data.get(STAMP) == Some(&key);
         match machine.status {
             MachineStatus::Deploying | MachineStatus::Deployed | MachineStatus::FailedDeployment if is_this => {
-                Ok(Observation::Done(begun(ctx, &machine)?.skipped()))
+                Ok(Observation::Done(begun(ctx, &machine).await?.skipped()))
             }
             // A stamp is gone with a release, and a deployment that began leaves these two: none has begun.
             MachineStatus::Ready | MachineStatus::Allocated if is_configured(ctx, &machine) => Ok(Observation::Absent),
@@ -75,6 +76,11 @@ impl StageRunner for DeployViaMaas {
         let user_data = kept.remove("user_data").ok_or_else(|| {
             error(FailureClass::StateAmbiguity, "payload_missing", "the first-boot payload is not kept any more")
         })?;
+        // A payload that no commit knows carries a token that nobody could use.
+        if ctx.job.outputs.user_data_sha256.as_deref() != Some(token_hash(user_data.expose()).as_str()) {
+            let text = "the kept first-boot payload is not the one that this job rendered";
+            return Err(error(FailureClass::StateAmbiguity, "payload_foreign", text));
+        }
         let stamp = BTreeMap::from([(STAMP.to_owned(), key.to_owned())]);
         region.client().set_owner_data(&id, &stamp).await.map_err(failed(ctx.now))?;
         let what = Deploy {
@@ -92,7 +98,7 @@ impl StageRunner for DeployViaMaas {
             }
             failure
         })?;
-        Ok(Outcome::Done(begun(ctx, &machine)?))
+        Ok(Outcome::Done(begun(ctx, &machine).await?))
     }
 
     async fn undo(&self, ctx: &Context<'_>, _: UndoKind, _: &str) -> Result<Outcome, StageError> {
@@ -157,15 +163,19 @@ fn gone(ctx: &Context<'_>) -> Delta {
     Delta::said("the machine is gone from MAAS").outputs(outputs)
 }
 
-/// What a deployment that began means for the job and its node.
-fn begun(ctx: &Context<'_>, machine: &Machine) -> Result<Delta, StageError> {
+/// What a deployment that began means for the job and its node. The node boots, unless the agent of this very deployment
+/// came before the deployment was seen to have begun.
+async fn begun(ctx: &Context<'_>, machine: &Machine) -> Result<Delta, StageError> {
     let policy = &ctx.maas_site()?.policy;
     let mut outputs = ctx.outputs();
     outputs.deployed = true;
+    let said = format!("deployment of {} begun", machine.system_id);
+    let delta = Delta::said(said).outputs(outputs).seen(ctx, maas::seen(machine));
+    let came = enrollment::token_of(ctx).await?.is_some_and(|token| token.used_at.is_some());
+    if came {
+        return Ok(delta);
+    }
     // Deployed is said before the first boot ends: the agent has its own time after it.
     let boot_timeout = Duration::from_millis(policy.deploy_timeout_ms + policy.enrollment_timeout_ms);
-    Ok(Delta::said(format!("deployment of {} begun", machine.system_id))
-        .outputs(outputs)
-        .ask(NodeAsk::Availability { event: AvailabilityEvent::BootStarted, boot_timeout })
-        .seen(ctx, maas::seen(machine)))
+    Ok(delta.ask(NodeAsk::Availability { event: AvailabilityEvent::BootStarted, boot_timeout }))
 }

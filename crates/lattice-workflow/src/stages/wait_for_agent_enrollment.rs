@@ -24,12 +24,12 @@ pub struct WaitForAgentEnrollment;
 #[async_trait]
 impl StageRunner for WaitForAgentEnrollment {
     async fn observe(&self, ctx: &Context<'_>) -> Result<Observation, StageError> {
-        if ctx.node.state.availability == Availability::Ready {
+        let token = enrollment::token_of(ctx).await?;
+        if is_ready(ctx, token.as_ref()) {
             // What was kept secret for it is forgotten first; a manual job kept nothing.
             let keeps = ctx.job.outputs.token.is_some() && !matches!(ctx.job.input, JobInput::OnboardManual { .. });
             return Ok(if keeps { Observation::Absent } else { Observation::Done(enrolled(ctx)) });
         }
-        let token = enrollment::token_of(ctx).await?;
         if token.as_ref().is_some_and(|token| may_extend(ctx, token)) {
             return Ok(Observation::Absent);
         }
@@ -50,12 +50,13 @@ impl StageRunner for WaitForAgentEnrollment {
     }
 
     async fn act(&self, ctx: &Context<'_>, _: &str) -> Result<Outcome, StageError> {
-        if ctx.node.state.availability == Availability::Ready {
+        let token = enrollment::token_of(ctx).await?;
+        if is_ready(ctx, token.as_ref()) {
             enrollment::forget(ctx).await?;
             return Ok(Outcome::Done(enrolled(ctx)));
         }
         let mut delta = Delta::default();
-        if let Some(token) = enrollment::token_of(ctx).await?.filter(|token| may_extend(ctx, token)) {
+        if let Some(token) = token.filter(|token| may_extend(ctx, token)) {
             delta.changes.push(Change::EnrollmentToken(enrollment::extended(&token, ctx.now, life(ctx))));
         }
         let waiting_for = format!("the agent of {} to enrol, with more time for its token", ctx.job.hostname);
@@ -80,6 +81,12 @@ async fn taken_away(ctx: &Context<'_>) -> Option<Observation> {
 fn is_last_look(ctx: &Context<'_>) -> bool {
     let is_over = ctx.job.state.deadline.is_some_and(|deadline| deadline <= ctx.now);
     is_over && ctx.window >= ctx.stage.timeout.windows && matches!(ctx.site.provider, SiteProvider::Maas(_))
+}
+
+/// The node is ready, by the agent that this job's token let in: another one is of a system that was wiped.
+fn is_ready(ctx: &Context<'_>, token: Option<&EnrollmentToken>) -> bool {
+    let came = token.is_none_or(|token| token.used_at.is_some());
+    came && ctx.node.state.availability == Availability::Ready
 }
 
 fn enrolled(ctx: &Context<'_>) -> Delta {
