@@ -72,7 +72,7 @@ on_each_backend! {
         assert_eq!(store.power_overrides_of(dc1, &target).await.unwrap(), [by_ip.clone(), by_name.clone()]);
         let target = PowerTarget { hostname: "c07u44", ipmi_ip: "10.0.0.44", pxe_mac: None };
         assert_eq!(store.power_overrides_of(dc1, &target).await.unwrap(), []);
-        assert_eq!(store.power_overrides(dc1, None, 1).await.unwrap(), [by_ip.clone()]);
+        assert_eq!(store.power_overrides(dc1, None, 1).await.unwrap(), std::slice::from_ref(&by_ip));
         assert_eq!(store.power_overrides(dc1, Some(by_ip.id), 9).await.unwrap(), [by_name]);
         let mut off = by_ip.clone();
         (off.status, off.generation) = (SiteStatus::Disabled, by_ip.generation.next());
