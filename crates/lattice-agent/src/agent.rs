@@ -302,6 +302,7 @@ impl Agent {
         let path = register_path(self.config.bootstrap.node_id);
         let registered: RegisterResponse =
             link.call(&path, &request, self.config.pace.call_timeout).await.map_err(|error| self.judge(error))?;
+        info!(node_id = %self.config.bootstrap.node_id, "registered");
         self.session = Some(Session { id: registered.session, sequence: 0 });
         self.pace = registered.heartbeat;
         self.fingerprint_is_news = false;

@@ -61,14 +61,14 @@ async fn a_host_becomes_a_node_by_one_line_and_stays_it() {
     // Killed, it comes back by what lies on its disk: its token is used, and is not asked for again.
     agent.kill().await;
     let mut agent = host.agent();
-    world.until_registered("lab01", 2).await;
+    agent.registered().await;
     agent.terminate().await;
     let state: serde_json::Value =
         serde_json::from_str(&text(&host.run("cat /var/lib/lattice/agent-state.json").stdout)).unwrap();
     assert_eq!(state["node_id"], id.as_str());
 
-    let agent = host.agent();
-    world.until_registered("lab01", 3).await;
+    let mut agent = host.agent();
+    agent.registered().await;
     world.ok(&["node", "revoke-certificate", "lab01", "--yes"]);
     let (code, said) = agent.ended().await;
     assert!(code == Some(1) && said.contains("LAT0065"), "{code:?}: {said}");
@@ -168,7 +168,7 @@ async fn a_host_that_is_not_what_its_sku_asks_stays_booting_and_explain_says_wha
     world.ok(&["sku", "create", "lab.8gpu", "--gpus", "8"]);
     assert!(host.run(&world.ok(&["node", "create", "lab01", "--sku", "lab.8gpu"])).status.success());
     let mut agent = host.agent();
-    world.until_registered("lab01", 1).await;
+    world.until_registered("lab01").await;
     assert_eq!(world.state("lab01").await, NodeState::new(Status::Enrolling, Availability::Booting));
     let explained = world.ok(&["explain", "node", "lab01"]);
     for said in ["health check: 0 GPUs on the bus, lab.8gpu asks for 8", "bring the host to what its SKU asks"] {

@@ -30,7 +30,7 @@ pub enum Command {
     /// From the top: each stage adopts what it observes
     Rerun(Act),
     /// Undo what was done, then from the top
-    RestartClean(Act),
+    RestartClean(RestartClean),
     /// Stop, and undo what can be undone
     Cancel(Act),
     /// Accept what a fresh observation proves, and go on from there
@@ -122,6 +122,17 @@ pub struct Resume {
     decide: Vec<(String, serde_json::Value)>,
 }
 
+/// Options of `restart-clean`.
+#[derive(Debug, Args)]
+pub struct RestartClean {
+    /// Which job, and why
+    #[command(flatten)]
+    act: Act,
+    /// The machine may be released although its OS runs: its disks are lost
+    #[arg(long)]
+    release_deployed: bool,
+}
+
 /// Options of `adopt`.
 #[derive(Debug, Args)]
 pub struct Adopt {
@@ -178,7 +189,11 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
             self::act(JobAction::Resume, resume.act, body, session).await
         }
         Command::Rerun(act) => self::act(JobAction::Rerun, act, ActOnJob::default(), session).await,
-        Command::RestartClean(act) => self::act(JobAction::RestartClean, act, ActOnJob::default(), session).await,
+        Command::RestartClean(restart) => {
+            let mut body = ActOnJob::default();
+            body.decisions.release_deployed = restart.release_deployed;
+            self::act(JobAction::RestartClean, restart.act, body, session).await
+        }
         Command::Cancel(act) => self::act(JobAction::Cancel, act, ActOnJob::default(), session).await,
         Command::Adopt(adopt) => {
             let proves = adopt.proves.map(|stage| word("stage", &stage)).transpose()?;

@@ -112,7 +112,19 @@ impl Agent {
         assert_eq!(status.code(), Some(0));
     }
 
-    /// Waits until it ends by itself: its exit code and what it said.
+    /// Waits until it says that it registered. A well node's row does not tell: nothing about it is new.
+    pub async fn registered(&mut self) {
+        let stderr = self.0.stderr.as_mut().unwrap();
+        let said = async {
+            let mut said = Vec::new();
+            while !String::from_utf8_lossy(&said).contains("registered") {
+                assert!(stderr.read_buf(&mut said).await.unwrap() > 0, "{}", String::from_utf8_lossy(&said));
+            }
+        };
+        tokio::time::timeout(PATIENCE, said).await.expect("it registers");
+    }
+
+    /// Waits until it ends by itself: its exit code and what it said since.
     pub async fn ended(mut self) -> (Option<i32>, String) {
         let mut said = String::new();
         let mut stderr = self.0.stderr.take().unwrap();

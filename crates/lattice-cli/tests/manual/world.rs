@@ -119,13 +119,13 @@ impl World {
         self.wait(&format!("{hostname} {wanted}"), async || self.state(hostname).await == wanted).await;
     }
 
-    /// Waits until its agent registered that often.
-    pub async fn until_registered(&self, hostname: &str, times: usize) {
-        self.wait(&format!("registration {times} of {hostname}"), async || {
+    /// Waits until its agent registered for the first time.
+    pub async fn until_registered(&self, hostname: &str) {
+        self.wait(&format!("registration of {hostname}"), async || {
             let id = self.node(hostname).await.id;
             let page = PageRequest::first(lattice_store::PAGE_MAX);
             let history = self.server.store.history(id, &page).await.unwrap().items;
-            history.iter().filter(|entry| entry.row.action == NodeAction::Registered).count() >= times
+            history.iter().any(|entry| entry.row.action == NodeAction::Registered)
         })
         .await;
     }
