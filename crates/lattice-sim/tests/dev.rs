@@ -81,6 +81,6 @@ async fn a_region_that_exists_is_taken_as_it_is() {
     let wrong = RealMaas::new(&region.url, "a:b:c".to_owned());
     let other = tempfile::tempdir().unwrap();
     let refused = Dev::start(config(&other, 0, Mishaps::None, Some(wrong))).await;
-    assert!(refused.is_err_and(|error| error.to_string().contains("LAT0052")), "a wrong key is refused up front");
+    assert!(refused.is_err_and(|error| error.to_string().contains("LAT0051")), "a wrong key is refused up front");
     region.stop().await;
 }

@@ -293,19 +293,7 @@ impl Datacenter {
 
     /// Accepts a batch of the first `machines` machines, at most `at_once` of them at a time.
     pub async fn onboard_batch(&self, machines: usize, at_once: u32) -> PlannedBatch {
-        let now = SystemClock.now();
-        let sku = Sku {
-            name: "any".to_owned(),
-            gpus: 0,
-            gpu_vendor: None,
-            gpu_model: None,
-            nics: Vec::new(),
-            disks: Vec::new(),
-            created_at: now,
-            updated_at: now,
-            generation: Generation::FIRST,
-        };
-        self.commit(vec![Change::Sku(sku.clone())]).await;
+        let sku = any_sku();
         let hardware = self.site.handle.machines().into_iter().take(machines).map(|machine| machine.hardware);
         let new = NewBatch {
             site: &self.row,
