@@ -8,6 +8,7 @@ use lattice_api::batch::{BatchStatus, BatchView};
 use lattice_api::client::get;
 use lattice_api::job::{JobView, StageEventView, StageProgress};
 use lattice_api::node::NodeView;
+use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
 use crate::output::harmless;
@@ -33,21 +34,44 @@ pub struct Deadline {
 /// # Errors
 /// It ended badly, the deadline passed, or the server could not be asked.
 pub async fn job(session: &Session, id: &str, deadline: Deadline) -> Result<Answer<JobView>, Failure> {
-    let mut progress = Progress::new(id);
-    let watching = async {
-        loop {
-            let answer = session.ask::<JobView>(get(&["jobs", id])).await?;
-            progress.update(&answer.value);
-            if let Some(ended) = ended(&answer.value) {
-                progress.finish();
-                return ended.map(|()| answer);
-            }
-            tokio::time::sleep(PAUSE).await;
+    let lines = Lines::new(&format!("job {id}"));
+    let mut progress = Progress::default();
+    let seen = |job: &JobView| progress.update(&lines, job);
+    let path = ["jobs", id];
+    let watching = until_ended(session, &path, PAUSE, seen, ended);
+    let job = within(deadline, &format!("job {id}"), &format!("lattice explain job {id}"), watching).await;
+    lines.finish();
+    job
+}
+
+/// Looks again and again until `ended` says how it ended; each look is shown to `seen`.
+async fn until_ended<T: DeserializeOwned>(
+    session: &Session,
+    path: &[&str],
+    pause: Duration,
+    mut seen: impl FnMut(&T),
+    ended: fn(&T) -> Option<Result<(), Failure>>,
+) -> Result<Answer<T>, Failure> {
+    loop {
+        let answer = session.ask::<T>(get(path)).await?;
+        seen(&answer.value);
+        if let Some(ended) = ended(&answer.value) {
+            return ended.map(|()| answer);
         }
-    };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// What is waited for, or the failure that it took too long.
+async fn within<T>(
+    deadline: Deadline,
+    what: &str,
+    explain: &str,
+    watching: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
     match tokio::time::timeout(deadline.timeout, watching).await {
         Ok(done) => done,
-        Err(_) => Err(too_late(deadline, &format!("job {id}"), &format!("lattice explain job {id}"))),
+        Err(_) => Err(too_late(deadline, what, explain)),
     }
 }
 
@@ -75,22 +99,14 @@ fn ended(job: &JobView) -> Option<Result<(), Failure>> {
 /// # Errors
 /// A machine of it stopped for an operator or was cancelled, the deadline passed, or the server could not be asked.
 pub async fn batch(session: &Session, id: &str, deadline: Deadline) -> Result<Answer<BatchView>, Failure> {
-    let mut progress = BatchProgress::new(id);
-    let watching = async {
-        loop {
-            let answer = session.ask::<BatchView>(get(&["onboardings", "batch", id])).await?;
-            progress.update(&answer.value);
-            if let Some(ended) = batch_ended(&answer.value) {
-                progress.finish();
-                return ended.map(|()| answer);
-            }
-            tokio::time::sleep(BATCH_PAUSE).await;
-        }
-    };
-    match tokio::time::timeout(deadline.timeout, watching).await {
-        Ok(done) => done,
-        Err(_) => Err(too_late(deadline, &format!("batch {id}"), &format!("lattice explain batch {id}"))),
-    }
+    let lines = Lines::new(&format!("batch {id}"));
+    let mut progress = BatchProgress::default();
+    let seen = |batch: &BatchView| progress.update(&lines, batch);
+    let path = ["onboardings", "batch", id];
+    let watching = until_ended(session, &path, BATCH_PAUSE, seen, batch_ended);
+    let batch = within(deadline, &format!("batch {id}"), &format!("lattice explain batch {id}"), watching).await;
+    lines.finish();
+    batch
 }
 
 /// None while it moves. A paused batch is waited for: somebody will let it go on.
@@ -118,37 +134,52 @@ fn batch_ended(batch: &BatchView) -> Option<Result<(), Failure>> {
     }
 }
 
-/// A line for each machine that stopped and each change of status; in a terminal a bar below them.
+/// A line for each machine that stopped and each change of status.
+#[derive(Default)]
 struct BatchProgress {
-    bar: Option<ProgressBar>,
     status: Option<BatchStatus>,
     told: std::collections::HashSet<String>,
 }
 
 impl BatchProgress {
-    fn new(id: &str) -> Self {
-        Self { bar: bar(&format!("batch {id}")), status: None, told: std::collections::HashSet::new() }
-    }
-
-    fn update(&mut self, batch: &BatchView) {
+    fn update(&mut self, lines: &Lines, batch: &BatchView) {
         let (row, children) = (&batch.row, &batch.row.children);
         if self.status != Some(row.status) {
-            self.tell(&format!("batch {} is {}", row.id, row.status));
+            lines.tell(&format!("batch {} is {}", row.id, row.status));
             self.status = Some(row.status);
         }
         for job in batch.stopped.iter().rev() {
             let code = job.error_code.as_deref().unwrap_or("unknown");
             let line = format!("{} stopped at {}: {code}", job.hostname, job.stage);
             if self.told.insert(format!("{line} {}", job.generation.0)) {
-                self.tell(&harmless(&line));
+                lines.tell(&harmless(&line));
             }
         }
-        let Some(bar) = &self.bar else { return };
+        let Some(bar) = &lines.bar else { return };
         bar.set_length(row.machines);
         bar.set_position(children.over());
         let left = batch.time_left.as_ref().map(crate::commands::batch::left).unwrap_or_default();
         let stopped = if children.failed() > 0 { format!(", {} stopped", children.failed()) } else { String::new() };
         bar.set_message(format!("{} run, {} wait{stopped}; {left}", children.moving(), children.pending));
+    }
+}
+
+/// Lines for what happened; in a terminal a bar below them.
+struct Lines {
+    bar: Option<ProgressBar>,
+}
+
+impl Lines {
+    fn new(message: &str) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new(1);
+            let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} {wide_msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar.set_message(message.to_owned());
+            bar.enable_steady_tick(PAUSE);
+            bar
+        });
+        Self { bar }
     }
 
     fn tell(&self, line: &str) {
@@ -163,18 +194,6 @@ impl BatchProgress {
             bar.finish_and_clear();
         }
     }
-}
-
-/// A bar, in a terminal.
-fn bar(message: &str) -> Option<ProgressBar> {
-    std::io::stderr().is_terminal().then(|| {
-        let bar = ProgressBar::new(1);
-        let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} {wide_msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        bar.set_message(message.to_owned());
-        bar.enable_steady_tick(PAUSE);
-        bar
-    })
 }
 
 /// Follows a node until its availability is `wanted`.
@@ -202,10 +221,7 @@ pub async fn node(session: &Session, name: &str, wanted: &str, deadline: Deadlin
             tokio::time::sleep(PAUSE).await;
         }
     };
-    match tokio::time::timeout(deadline.timeout, watching).await {
-        Ok(done) => done,
-        Err(_) => Err(too_late(deadline, name, &explain)),
-    }
+    within(deadline, name, &explain, watching).await
 }
 
 fn too_late(deadline: Deadline, what: &str, explain: &str) -> Failure {
@@ -215,49 +231,32 @@ fn too_late(deadline: Deadline, what: &str, explain: &str) -> Failure {
         .next(explain, "says what it waits for")
 }
 
-/// Lines for what happened; in a terminal a bar below them.
+/// A line for each event of a job's stages.
+#[derive(Default)]
 struct Progress {
-    bar: Option<ProgressBar>,
     told: usize,
     last: Option<StageEventView>,
 }
 
 impl Progress {
-    fn new(id: &str) -> Self {
-        Self { bar: bar(&format!("job {id}")), told: 0, last: None }
-    }
-
-    fn update(&mut self, job: &JobView) {
+    fn update(&mut self, lines: &Lines, job: &JobView) {
         // The newest events are kept, so the place of the last one told moves when old ones fall out.
         let from = match &self.last {
             Some(last) => job.events.iter().rposition(|event| event == last).map_or(0, |at| at + 1),
             None => self.told,
         };
         for event in &job.events[from.min(job.events.len())..] {
-            self.tell(&harmless(&event_line(event)));
+            lines.tell(&harmless(&event_line(event)));
         }
         self.told = job.events.len();
         self.last = job.events.last().cloned();
-        if let Some(bar) = &self.bar {
+        if let Some(bar) = &lines.bar {
             let done = job.stages.iter().filter(|stage| is_over(stage.progress)).count();
             bar.set_length(job.stages.len() as u64);
             bar.set_position(done as u64);
             let usual = job.stages.iter().find(|stage| stage.stage == job.row.stage).and_then(|stage| stage.usual_ms);
             let usual = usual.map(|ms| format!(", usually {}", span::words(ms))).unwrap_or_default();
             bar.set_message(format!("{} {}{usual}", job.row.hostname, job.row.stage));
-        }
-    }
-
-    fn tell(&self, line: &str) {
-        match &self.bar {
-            Some(bar) => bar.println(line),
-            None => eprintln!("{line}"),
-        }
-    }
-
-    fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
         }
     }
 }

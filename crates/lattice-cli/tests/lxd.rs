@@ -380,7 +380,7 @@ fn three_containers_become_nodes_are_lost_explained_and_removed() {
     let stolen = given.steal("lab-3", loot.path());
     try_what_was_stolen(&given, &stolen);
     remove_all(&server, &given);
-    given.refused_agent(&stolen.bootstrap, &stolen.state, "the node is not known here");
+    given.refused_agent(&stolen.bootstrap, &stolen.state, "its identity is never used again");
     let refusals = server.ok(&["audit", "list"]);
     assert!(refusals.contains("node.identity") && refusals.contains("node.enroll"), "{refusals}");
     assert!(server.ok(&["audit", "verify"]).starts_with("intact: "));

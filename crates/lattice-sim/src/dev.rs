@@ -238,7 +238,7 @@ impl Dev {
             .map(|node| Waiting { hostname: node.hostname.clone(), state: node.state })
             .collect();
         let active = u32::try_from(nodes.len() - waiting.len()).unwrap_or(u32::MAX);
-        let seconds = self.clock.now().since(self.started_at).as_secs_f64();
+        let seconds = self.running_for().as_secs_f64();
         Ok(Progress {
             nodes: self.wanted,
             active,
@@ -381,11 +381,12 @@ async fn onboard_at_troubled_site(
 
 /// Waits until the only job that cannot do without the region has failed to reach it, or has met its disabled site.
 async fn tried_in_vain(store: &Store) -> Result<(), DevError> {
+    let filter = JobFilter { stage: Some(StageName::LoadSiteConfig), ..JobFilter::default() };
+    let page = PageRequest::first(lattice_store::PAGE_MAX);
     let mut follower = store.follow();
     loop {
         let last = store.last_event().await?;
-        let jobs = store.jobs(&JobFilter::default(), &PageRequest::first(lattice_store::PAGE_MAX)).await?.items;
-        for job in jobs.iter().filter(|job| job.stage == StageName::LoadSiteConfig) {
+        for job in store.jobs(&filter, &page).await?.items {
             if store.job(job.id).await?.is_some_and(|job| job.state.failure.is_some()) {
                 return Ok(());
             }

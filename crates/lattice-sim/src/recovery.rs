@@ -71,18 +71,19 @@ pub struct Explained {
 pub struct Play<'a> {
     dev: &'a Dev,
     scenario: &'a Scenario,
+    /// Names of the machines, in rack order.
+    labels: Vec<String>,
     reports: BTreeMap<usize, MishapReport>,
-    repaired: BTreeSet<usize>,
     missing: BTreeSet<String>,
 }
 
 impl<'a> Play<'a> {
     /// Nothing was seen yet.
     pub fn new(dev: &'a Dev, scenario: &'a Scenario) -> Self {
-        let machines = dev.labels();
+        let labels = dev.labels();
         let reports = scenario.mishaps.iter().filter_map(|mishap| {
             let index = mishap.machine as usize - 1;
-            let hostname = machines.get(index)?.clone();
+            let hostname = labels.get(index)?.clone();
             let report = MishapReport {
                 hostname,
                 class: mishap.class,
@@ -92,7 +93,8 @@ impl<'a> Play<'a> {
             };
             Some((index, report))
         });
-        Self { dev, scenario, reports: reports.collect(), repaired: BTreeSet::new(), missing: BTreeSet::new() }
+        let reports = reports.collect();
+        Self { dev, scenario, labels, reports, missing: BTreeSet::new() }
     }
 
     /// Plays until everything recovered or `timeout` is over. `run` runs a printed command line as it stands; `seen` is
@@ -137,7 +139,7 @@ impl<'a> Play<'a> {
     ) -> Result<(), DevError> {
         let Some(job) = self.dev.server().store.job(id).await? else { return Ok(()) };
         let (Some(failure), true) = (job.state.failure.clone(), job.state.status.is_failed()) else { return Ok(()) };
-        let Some(index) = self.dev.labels().iter().position(|label| *label == job.hostname) else { return Ok(()) };
+        let Some(index) = self.labels.iter().position(|label| *label == job.hostname) else { return Ok(()) };
         let told = self.dev.explain_job(id).await?;
         let Some(explained) = read(&told, failure.stage, failure.class, self.dev.running_for()) else {
             self.missing.insert(format!("{}: its explanation names no command: {told}", job.hostname));
@@ -160,9 +162,8 @@ impl<'a> Play<'a> {
         }
         report.failures.push(explained);
         seen(report);
-        if self.repaired.insert(index)
-            && let Some(mishap) = self.scenario.mishap(index)
-        {
+        let is_first = report.failures.len() == 1;
+        if is_first && let Some(mishap) = self.scenario.mishap(index) {
             self.repair(index, mishap).await?;
         }
         if let Err(why) = run(&command).await {

@@ -127,6 +127,11 @@ pub async fn kept(ctx: &Context<'_>) -> Result<SecretObject, StageError> {
     ctx.tools.secrets.read(&job_secrets(ctx.job.id)).await.map_err(|error| secret_error(&error, ctx.now))
 }
 
+/// Whether a kept first-boot payload is the one that a commit of this job knows, with its token.
+pub fn is_rendered(ctx: &Context<'_>, user_data: &Secret<String>) -> bool {
+    ctx.job.outputs.user_data_sha256.as_ref() == Some(&token_hash(user_data.expose()))
+}
+
 /// Forgets them.
 ///
 /// # Errors

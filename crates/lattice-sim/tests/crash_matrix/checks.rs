@@ -39,6 +39,24 @@ pub async fn onboarded(world: &World, kind: Kind, job: &Job) -> Found {
     intact(world, kind).await
 }
 
+/// What a job leaves that an operator took up, wherever it ended or stopped.
+pub async fn ended(world: &World, kind: Kind, job: &Job) -> Found {
+    match job.state.status {
+        JobStatus::Completed | JobStatus::Reconciled => onboarded(world, kind, job).await,
+        JobStatus::Pending
+        | JobStatus::Running
+        | JobStatus::Compensating
+        | JobStatus::FailedRetryable
+        | JobStatus::FailedManualIntervention => intact(world, kind).await,
+        JobStatus::Cancelled => {
+            intact(world, kind).await?;
+            let node = world.node_row().await;
+            let is_out = matches!(node.state.status, Status::Deleted | Status::Quarantined);
+            holds(is_out, || format!("cancelled, and its node is {}", node.state))
+        }
+    }
+}
+
 /// What was deployed has the storage and the addresses that the job says it gave it.
 async fn as_configured(world: &World, job: &Job) -> Found {
     if job.state.adopted {

@@ -6,7 +6,6 @@ use lattice_core::job::flows::onboarding_maas;
 use lattice_core::job::{
     Allowed, Enter, Failing, Flow, Job, JobStatus, OperatorAction, Stage, StageName, Stop, disposition,
 };
-use lattice_core::node::Status;
 use lattice_core::site::MaasPolicy;
 use lattice_sim::maas::faults::MachineFault;
 use lattice_workflow::crash::{Spoil, SpoilWhen};
@@ -184,20 +183,7 @@ async fn judge_end(world: &World, job: &Job, spoil: Spoil, action: OperatorActio
         OperatorAction::AdoptObservedState => &[Completed, Reconciled, FailedManualIntervention, FailedRetryable],
     };
     assert!(allowed.contains(&status), "{case}");
-    let found = match status {
-        Completed | Reconciled => checks::onboarded(world, Kind::Maas, job).await,
-        JobStatus::Pending
-        | JobStatus::Running
-        | JobStatus::Compensating
-        | FailedRetryable
-        | FailedManualIntervention
-        | Cancelled => checks::intact(world, Kind::Maas).await,
-    };
-    found.unwrap_or_else(|found| panic!("{case}: {found}"));
-    if status == Cancelled {
-        let node = world.node_row().await;
-        assert!(matches!(node.state.status, Status::Deleted | Status::Quarantined), "{case}: {}", node.state);
-    }
+    checks::ended(world, Kind::Maas, job).await.unwrap_or_else(|found| panic!("{case}: {found}"));
 }
 
 /// Stages `from` to `to` of the flow, in its order.

@@ -6,7 +6,6 @@ use lattice_core::command::job::Asked;
 use lattice_core::explain::NextAction;
 use lattice_core::failure::FailureClass;
 use lattice_core::job::{Allowed, Decisions, Job, JobStatus, OperatorAction, Proof, StageName};
-use lattice_core::node::Status;
 use lattice_sim::maas::faults::{MachineFault, SiteFault};
 use strum::VariantArray;
 
@@ -264,20 +263,5 @@ async fn judge(world: &World, failing: &Failing, action: OperatorAction, job: &J
     let case = format!("{:?}, {action}, {case}", failing.cause);
     let status = job.state.status;
     assert!(ends(failing, action).contains(&status), "{case}: {:?}", job.state);
-    let found = match status {
-        JobStatus::Completed | JobStatus::Reconciled => checks::onboarded(world, failing.kind, job).await,
-        JobStatus::Pending
-        | JobStatus::Running
-        | JobStatus::Compensating
-        | JobStatus::FailedRetryable
-        | JobStatus::FailedManualIntervention
-        | JobStatus::Cancelled => checks::intact(world, failing.kind).await,
-    };
-    if let Err(found) = found {
-        panic!("{case}: {found}");
-    }
-    if status == JobStatus::Cancelled {
-        let node = world.node_row().await;
-        assert!(matches!(node.state.status, Status::Deleted | Status::Quarantined), "{case}: {}", node.state);
-    }
+    checks::ended(world, failing.kind, job).await.unwrap_or_else(|found| panic!("{case}: {found}"));
 }

@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use lattice_core::failure::FailureClass;
 use lattice_core::job::{StageError, UndoKind};
 use lattice_core::node::availability::AvailabilityEvent;
-use lattice_core::secret::token_hash;
 use lattice_providers::error::ErrorKind;
 use lattice_providers::machine::maas::lifecycle::{Deploy, Erase};
 use lattice_providers::machine::maas::{Machine, MachineStatus};
@@ -77,7 +76,7 @@ impl StageRunner for DeployViaMaas {
             error(FailureClass::StateAmbiguity, "payload_missing", "the first-boot payload is not kept any more")
         })?;
         // A payload that no commit knows carries a token that nobody could use.
-        if ctx.job.outputs.user_data_sha256.as_deref() != Some(token_hash(user_data.expose()).as_str()) {
+        if !enrollment::is_rendered(ctx, &user_data) {
             let text = "the kept first-boot payload is not the one that this job rendered";
             return Err(error(FailureClass::StateAmbiguity, "payload_foreign", text));
         }

@@ -53,11 +53,16 @@ pub(crate) async fn fresh_of_node(ctx: &Context<'_>) -> Result<(Arc<MaasObserver
 /// millisecond in which the stage was entered may have been answered before the stage before it acted.
 pub(super) async fn recent(ctx: &Context<'_>) -> Result<Arc<Machine>, StageError> {
     let id = system_id(ctx.provider_ref()?)?;
-    let seen = region(ctx).await?.observed(&id);
-    match seen.filter(|seen| seen.at > ctx.job.state.stage_entered_at) {
-        Some(seen) => Ok(seen.machine),
+    match seen_in_stage(ctx, &*region(ctx).await?, &id) {
+        Some(machine) => Ok(machine),
         None => fresh(ctx).await.map(Arc::new),
     }
+}
+
+/// The machine as the site's poll saw it last, if that was since the stage was entered.
+pub(super) fn seen_in_stage(ctx: &Context<'_>, region: &MaasObserver, id: &SystemId) -> Option<Arc<Machine>> {
+    let seen = region.observed(id).filter(|seen| seen.at > ctx.job.state.stage_entered_at)?;
+    Some(seen.machine)
 }
 
 /// The listing does not hold the machine: a 404 on it proves that it was deleted.

@@ -22,11 +22,13 @@ pub struct RenderCloudInit;
 #[async_trait]
 impl StageRunner for RenderCloudInit {
     async fn observe(&self, ctx: &Context<'_>) -> Result<Observation, StageError> {
-        let Some(digest) = &ctx.job.outputs.user_data_sha256 else { return Ok(Observation::Absent) };
+        if ctx.job.outputs.user_data_sha256.is_none() {
+            return Ok(Observation::Absent);
+        }
         let token = enrollment::token_of(ctx).await?;
         let is_good = token.is_some_and(|token| token.used_at.is_some() || token.check(ctx.node.id, ctx.now).is_ok());
         let is_kept = match ctx.tools.secrets.read(&enrollment::job_secrets(ctx.job.id)).await {
-            Ok(kept) => kept.get("user_data").is_some_and(|text| token_hash(text.expose()) == *digest),
+            Ok(kept) => kept.get("user_data").is_some_and(|text| enrollment::is_rendered(ctx, text)),
             Err(SecretError::NotFound { .. }) => false,
             // A store that does not answer is no proof that nothing is kept.
             Err(error) => return Err(secret_error(&error, ctx.now)),

@@ -73,8 +73,8 @@ async fn taken_away(ctx: &Context<'_>) -> Option<Observation> {
     let SiteProvider::Maas(_) = &ctx.site.provider else { return None };
     let id = maas::system_id(ctx.job.outputs.provider_ref.as_deref()?).ok()?;
     let region = ctx.tools.providers.maas(ctx.site).await.ok()?;
-    let seen = region.observed(&id).filter(|seen| seen.at > ctx.job.state.stage_entered_at)?;
-    maas::taken_away(ctx, &seen.machine)
+    let machine = maas::seen_in_stage(ctx, &region, &id)?;
+    maas::taken_away(ctx, &machine)
 }
 
 /// Whether the job stops if the agent is not there now.
