@@ -10,11 +10,12 @@ pub use derive::{AuditRow, Derived, EventRow, HistoryRow, audit_hash, derive};
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
+use crate::agent::task::TaskChange;
 use crate::batch::BatchChange;
 use crate::credential::{ApiToken, EnrollmentToken};
 use crate::ids::{
     ApiTokenId, BatchId, CorrelationId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, ProfileId, SiteId,
-    TokenId,
+    TaskId, TokenId,
 };
 use crate::job::{Job, StageEvent};
 use crate::node::{HostFacts, Node, NodeState, ProviderState};
@@ -109,6 +110,8 @@ pub enum Change {
     Job(Box<JobChange>),
     /// A batch row.
     Batch(Box<BatchChange>),
+    /// A row of an agent's task.
+    Task(Box<TaskChange>),
     /// A site row.
     Site(Box<Site>),
     /// What is known of a site's credential; never its value.
@@ -179,6 +182,8 @@ pub enum Resource {
     Job(JobId),
     /// A batch of onboardings.
     Batch(BatchId),
+    /// A task of an agent.
+    Task(TaskId),
     /// A site.
     Site(SiteId),
     /// A SKU, by name.
@@ -198,6 +203,7 @@ impl Resource {
             Self::Node(_) => "node",
             Self::Job(_) => "job",
             Self::Batch(_) => "batch",
+            Self::Task(_) => "task",
             Self::Site(_) => "site",
             Self::Sku(_) => "sku",
             Self::EnrollmentToken(_) => "enrollment_token",
@@ -212,6 +218,7 @@ impl Resource {
             Self::Node(id) => id.to_string(),
             Self::Job(id) => id.to_string(),
             Self::Batch(id) => id.to_string(),
+            Self::Task(id) => id.to_string(),
             Self::Site(id) => id.to_string(),
             Self::EnrollmentToken(id) => id.to_string(),
             Self::ApiToken(id) => id.to_string(),
@@ -242,6 +249,13 @@ pub enum Guard {
     BatchGeneration {
         /// Which.
         batch: BatchId,
+        /// Expected version.
+        have: Generation,
+    },
+    /// The row of this task, which the commit does not change, has this generation: no report came meanwhile.
+    TaskGeneration {
+        /// Which.
+        task: TaskId,
         /// Expected version.
         have: Generation,
     },

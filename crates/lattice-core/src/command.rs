@@ -8,6 +8,7 @@ pub mod hold;
 pub mod job;
 pub mod node;
 mod refused;
+pub mod task;
 
 pub use refused::Refused;
 

@@ -85,6 +85,10 @@ pub enum Code {
     SessionUnknown = 68,
     /// The certificate request cannot be signed.
     CertificateRequest = 69,
+    /// The task is over, or its agent has it.
+    TaskOver = 70,
+    /// A wipe was reported as done without evidence.
+    NoEvidence = 71,
     /// Another server owns the data directory.
     DataDirectoryBusy = 80,
     /// The data was written by a newer version.

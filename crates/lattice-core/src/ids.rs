@@ -66,7 +66,7 @@ macro_rules! ids {
     )*};
 }
 
-// A macro, because twelve identical newtypes written by hand would hide a difference between them.
+// A macro, because so many identical newtypes written by hand would hide a difference between them.
 ids! {
     /// One machine under control; never reused after removal.
     NodeId = "node";
@@ -92,6 +92,10 @@ ids! {
     CorrelationId = "correlation";
     /// One start of an agent's heartbeat stream, granted by the server.
     SessionId = "session";
+    /// One thing that an agent is asked to do.
+    TaskId = "task";
+    /// One piece of work of a user on a node.
+    AllocationId = "allocation";
 }
 
 /// Version of a row: grows by one with each change of it; the guard of compare-and-set.
@@ -116,6 +120,13 @@ impl Generation {
 )]
 #[serde(transparent)]
 pub struct LeaseEpoch(pub u64);
+
+/// Fencing number of a node's ownership: grows when it is lost, so that what runs under an earlier one is stopped.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default, utoipa::ToSchema,
+)]
+#[serde(transparent)]
+pub struct OwnershipEpoch(pub u64);
 
 /// Place of an event in the outbox: dense, in commit order.
 #[derive(

@@ -4,6 +4,7 @@
 //! arguments. `docs/state-model.md` is drawn from the tables here.
 
 pub mod actor;
+pub mod agent;
 pub mod batch;
 pub mod change;
 pub mod command;

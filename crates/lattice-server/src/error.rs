@@ -193,6 +193,7 @@ pub const fn status_of(code: Code) -> StatusCode {
         | Code::NothingObserved
         | Code::SiteCredentials
         | Code::Provider
+        | Code::NoEvidence
         | Code::CertificateRequest => StatusCode::UNPROCESSABLE_ENTITY,
         Code::Taken
         | Code::NodeState
@@ -201,6 +202,7 @@ pub const fn status_of(code: Code) -> StatusCode {
         | Code::HealthCheckFailed
         | Code::JobNotResumable
         | Code::BatchOver
+        | Code::TaskOver
         | Code::SiteDisabled
         | Code::HeartbeatReplayed
         | Code::SessionUnknown => StatusCode::CONFLICT,

@@ -12,7 +12,9 @@ use crate::commit::{Head, HeldEpoch, NodeHead, Prepared, RowKey, UniqueKey, guar
 use crate::error::StoreError;
 use crate::sql::Value;
 use crate::table::{Kind, Table, Writes, col};
-use crate::{audit, batch, credential, facts, feed, history, job, node, site, site_credential, site_detail, stage};
+use crate::{
+    audit, batch, credential, facts, feed, history, job, node, site, site_credential, site_detail, stage, task,
+};
 
 /// Ops that were committed, each with the outcome that its repeat is answered with.
 pub(crate) const OPS: Table = Table {
@@ -146,6 +148,7 @@ fn unmet_guard(tx: &mut impl Transaction, commit: &Commit) -> Result<Option<Outc
             Guard::SiteUnused { site } => taken(tx, UniqueKey::NodeOfSite(*site), None)?,
             Guard::SkuUnused { sku } => taken(tx, UniqueKey::NodeOfSku(sku.clone()), None)?,
             Guard::BatchGeneration { batch, have } => other_generation(tx, &RowKey::Batch(*batch), *have)?,
+            Guard::TaskGeneration { task, have } => other_generation(tx, &RowKey::Task(*task), *have)?,
             Guard::Lease { name, epoch } => (tx.lease(name)? != Some(*epoch)).then_some(Outcome::Fenced),
             Guard::HostnameFree { hostname } => taken(tx, UniqueKey::Hostname(hostname.clone()), None)?,
             Guard::NoLiveJob { node } => taken(tx, UniqueKey::LiveJob(*node), None)?,
@@ -218,6 +221,7 @@ fn gives_up(commit: &Commit, change: &Change, taken: &Outcome) -> bool {
         | Change::ProviderState(_)
         | Change::Job(_)
         | Change::Batch(_)
+        | Change::Task(_)
         | Change::Site(_)
         | Change::SiteCredential { .. }
         | Change::Sku(_)
@@ -246,6 +250,7 @@ fn keeps(key: &UniqueKey, head: Option<&Head>) -> bool {
         | UniqueKey::NodeOfSku(_)
         | UniqueKey::EnrollmentHash(_)
         | UniqueKey::ApiHash(_)
+        | UniqueKey::TaskKey(_)
         | UniqueKey::LiveJob(_) => false,
     }
 }
@@ -277,6 +282,7 @@ fn put_change(
             Ok(())
         }
         Change::Batch(change) => tx.put(&batch::BATCHES, batch::row(&change.after), whole),
+        Change::Task(change) => tx.put(&task::TASKS, task::row(&change.after), whole),
         Change::HostFacts { node, facts } => {
             tx.put(&facts::HOST_FACTS, facts::host_row(*node, facts, commit.at), Put::Insert)
         }
@@ -309,6 +315,7 @@ fn remove(tx: &mut impl Transaction, removed: &Removed) -> Result<(), StoreError
         RowKey::Node(id) => Value::Id(id.uuid()),
         RowKey::Job(id) => Value::Id(id.uuid()),
         RowKey::Batch(id) => Value::Id(id.uuid()),
+        RowKey::Task(id) => Value::Id(id.uuid()),
         RowKey::Site(id) | RowKey::SiteCredential(id, _) => Value::Id(id.uuid()),
         RowKey::Profile(id) => Value::Id(id.uuid()),
         RowKey::PowerOverride(id) => Value::Id(id.uuid()),

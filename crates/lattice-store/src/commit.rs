@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use lattice_core::change::{Change, Commit, Derived, Guard, Removed, derive};
 use lattice_core::ids::{
-    ApiTokenId, BatchId, Generation, JobId, LeaseEpoch, NodeId, OverrideId, ProfileId, RoceId, SiteId, TokenId,
+    ApiTokenId, BatchId, Generation, JobId, LeaseEpoch, NodeId, OverrideId, ProfileId, RoceId, SiteId, TaskId, TokenId,
 };
 use lattice_core::node::{NodeState, Status};
 use lattice_core::site::PowerSelector;
@@ -18,6 +18,7 @@ pub(crate) enum RowKey {
     Node(NodeId),
     Job(JobId),
     Batch(BatchId),
+    Task(TaskId),
     Site(SiteId),
     SiteCredential(SiteId, CredentialName),
     Sku(String),
@@ -34,6 +35,7 @@ impl std::fmt::Display for RowKey {
             Self::Node(id) => write!(f, "node {id}"),
             Self::Job(id) => write!(f, "job {id}"),
             Self::Batch(id) => write!(f, "batch {id}"),
+            Self::Task(id) => write!(f, "task {id}"),
             Self::Site(id) => write!(f, "site {id}"),
             Self::SiteCredential(site, name) => write!(f, "credential {name} of site {site}"),
             Self::Sku(name) => write!(f, "sku {name}"),
@@ -73,6 +75,8 @@ pub(crate) enum UniqueKey {
     EnrollmentHash(String),
     /// The hash of an API token.
     ApiHash(String),
+    /// The idempotency key of a task.
+    TaskKey(String),
     /// The live job of a node; only [`Guard::NoLiveJob`] asks for it.
     LiveJob(NodeId),
 }
@@ -96,6 +100,7 @@ impl std::fmt::Display for UniqueKey {
             Self::NodeOfSku(name) => write!(f, "node of SKU {name}"),
             Self::EnrollmentHash(_) => f.write_str("enrollment token hash"),
             Self::ApiHash(_) => f.write_str("api token hash"),
+            Self::TaskKey(key) => write!(f, "task key {key}"),
             Self::LiveJob(node) => write!(f, "live job of node {node}"),
         }
     }
@@ -154,6 +159,7 @@ impl Prepared {
                 Guard::SiteUnused { site } => drop(needs.keys.insert(UniqueKey::NodeOfSite(*site))),
                 Guard::SkuUnused { sku } => drop(needs.keys.insert(UniqueKey::NodeOfSku(sku.clone()))),
                 Guard::BatchGeneration { batch, .. } => drop(needs.rows.insert(RowKey::Batch(*batch))),
+                Guard::TaskGeneration { task, .. } => drop(needs.rows.insert(RowKey::Task(*task))),
                 Guard::Lease { name, .. } => drop(needs.leases.insert(name.clone())),
                 Guard::HostnameFree { hostname } => drop(needs.keys.insert(UniqueKey::Hostname(hostname.clone()))),
                 Guard::NoLiveJob { node } => drop(needs.keys.insert(UniqueKey::LiveJob(*node))),
@@ -184,6 +190,7 @@ pub(crate) fn guarded(change: &Change) -> Option<(RowKey, Generation)> {
         Change::Node(change) => Some((RowKey::Node(change.after.id), change.after.generation)),
         Change::Job(change) => Some((RowKey::Job(change.after.id), change.after.generation)),
         Change::Batch(change) => Some((RowKey::Batch(change.after.id), change.after.generation)),
+        Change::Task(change) => Some((RowKey::Task(change.after.id), change.after.generation)),
         Change::Site(site) => Some((RowKey::Site(site.id), site.generation)),
         Change::SiteCredential { after, .. } => {
             Some((RowKey::SiteCredential(after.site, after.name), after.generation))
@@ -238,8 +245,13 @@ pub(crate) fn unique_keys(change: &Change) -> Vec<(UniqueKey, String)> {
             vec![(UniqueKey::EnrollmentHash(token.hash.clone()), token.id.to_string())]
         }
         Change::ApiToken(token) => vec![(UniqueKey::ApiHash(token.hash.clone()), token.id.to_string())],
+        // A task keeps its key for good: only its creation asks.
+        Change::Task(change) if change.before.is_none() => {
+            vec![(UniqueKey::TaskKey(change.after.key.clone()), change.after.id.to_string())]
+        }
         Change::Job(_)
         | Change::Batch(_)
+        | Change::Task(_)
         | Change::SiteCredential { .. }
         | Change::Sku(_)
         | Change::HostFacts { .. }
@@ -267,6 +279,7 @@ fn written(change: &Change) -> Option<String> {
         Change::Node(_)
         | Change::Job(_)
         | Change::Batch(_)
+        | Change::Task(_)
         | Change::Site(_)
         | Change::SiteCredential { .. }
         | Change::Sku(_)
@@ -320,6 +333,10 @@ fn false_story(change: &Change) -> Option<Invalid> {
         Change::Batch(change) => {
             let before = change.before.map(|status| status.to_string());
             (format!("batch {}", change.after.id), change.after.generation, before)
+        }
+        Change::Task(change) => {
+            let before = change.before.map(|status| status.to_string());
+            (format!("task {}", change.after.id), change.after.generation, before)
         }
         Change::HostFacts { .. }
         | Change::ProviderState(_)

@@ -27,6 +27,7 @@ mod sql;
 mod stage;
 mod store;
 mod table;
+mod task;
 
 pub use audit::{AuditBroken, AuditEntry, AuditSummary, audit_verify};
 pub use backup::{BackupSummary, check_backup, restore};
@@ -40,3 +41,4 @@ pub use node::{NodeCount, NodeFilter, NodeSort, NodeSummary};
 pub use page::{Cursor, PAGE_MAX, Page, PageRequest};
 pub use stage::{BatchRecord, StageRecord, StageTimes};
 pub use store::{BackendConfig, Store, StoreConfig};
+pub use task::{TaskCount, TaskFilter};

@@ -17,6 +17,7 @@ pub(crate) const SQLITE: &[Migration] = &[
     Migration { version: 2, sql: include_str!("../migrations/sqlite/0002_site_details.sql") },
     Migration { version: 3, sql: include_str!("../migrations/sqlite/0003_batches.sql") },
     Migration { version: 4, sql: include_str!("../migrations/sqlite/0004_site_credentials.sql") },
+    Migration { version: 5, sql: include_str!("../migrations/sqlite/0005_tasks.sql") },
 ];
 
 /// Steps of the PostgreSQL schema; the same versions mean the same tables.
@@ -25,6 +26,7 @@ pub(crate) const POSTGRES: &[Migration] = &[
     Migration { version: 2, sql: include_str!("../migrations/postgres/0002_site_details.sql") },
     Migration { version: 3, sql: include_str!("../migrations/postgres/0003_batches.sql") },
     Migration { version: 4, sql: include_str!("../migrations/postgres/0004_site_credentials.sql") },
+    Migration { version: 5, sql: include_str!("../migrations/postgres/0005_tasks.sql") },
 ];
 
 /// Steps that a schema at `have` still needs.

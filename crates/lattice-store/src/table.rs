@@ -15,6 +15,7 @@ use crate::site_credential::SITE_CREDENTIALS;
 use crate::site_detail::{OVERRIDES, PROFILES, ROCE};
 use crate::sql::{Reader, Value};
 use crate::stage::STAGE_EVENTS;
+use crate::task::TASKS;
 
 /// Type of a column, as both backends know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,6 +156,7 @@ pub(crate) const ALL: &[&Table] = &[
     &JOBS,
     &STAGE_EVENTS,
     &BATCHES,
+    &TASKS,
     &SITES,
     &SITE_CREDENTIALS,
     &SKUS,

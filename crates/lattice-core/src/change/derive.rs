@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{Change, Commit, JobChange, NodeAction, NodeChange, Removed, Resource};
+use crate::agent::task::{Progress, TaskChange};
 use crate::batch::BatchChange;
 use crate::credential::EnrollmentToken;
 use crate::ids::NodeId;
@@ -98,6 +99,7 @@ pub fn derive(commit: &Commit, change: &Change) -> Derived {
         Change::Node(change) => node(commit, change),
         Change::Job(change) => job(commit, change),
         Change::Batch(change) => batch(commit, change),
+        Change::Task(change) => task(commit, change),
         Change::HostFacts { .. } | Change::ProviderState(_) => Derived::default(),
         Change::Site(site) => {
             let action = created_or_updated("site", site.generation.0);
@@ -241,6 +243,7 @@ fn row(commit: &Commit, resource: Resource, action: String, before: Value, after
         Resource::Node(id) => Some(*id),
         Resource::Job(_)
         | Resource::Batch(_)
+        | Resource::Task(_)
         | Resource::Site(_)
         | Resource::Sku(_)
         | Resource::EnrollmentToken(_)
@@ -308,6 +311,25 @@ fn batch(commit: &Commit, change: &BatchChange) -> Derived {
     });
     let before = change.before.map_or(Value::Null, |status| json!({"status": status}));
     row(commit, Resource::Batch(after.id), format!("onboarding.batch.{}", change.cause), before, picture)
+}
+
+/// Never its input: arguments and variables are the user's.
+fn task(commit: &Commit, change: &TaskChange) -> Derived {
+    let after = &change.after;
+    let resource = Resource::Task(after.id);
+    let error_code = match after.report.as_ref().map(|report| &report.progress) {
+        Some(Progress::Failed { code, .. }) => Some(*code),
+        Some(Progress::Running | Progress::Succeeded { .. }) | None => None,
+    };
+    let picture = json!({
+        "node": after.node, "kind": after.input.kind(), "status": after.status, "owner": after.owner,
+        "allocation": after.allocation(), "error_code": error_code, "expires_at": after.expires_at,
+    });
+    let before = change.before.map_or(Value::Null, |status| json!({"status": status}));
+    let action = format!("task.{}", change.cause);
+    let events = vec![event(commit, &resource, action.clone(), Some(after.node), picture.clone())];
+    let audit = change.cause.is_audited().then(|| audit(commit, &resource, action, before, picture));
+    Derived { history: None, audit, events }
 }
 
 /// The domain event of a job's milestone, by what it is for. spec: S5 8.0

@@ -1,8 +1,9 @@
 //! Why a command was refused.
 
+use crate::agent::task::{NoEvidence, TaskStatus};
 use crate::batch::BatchStatus;
 use crate::explain::{Code, Explain, NextAction};
-use crate::ids::{BatchId, JobId};
+use crate::ids::{BatchId, JobId, TaskId};
 use crate::job::{JobKind, JobStatus};
 use crate::node::machine;
 use crate::node::{HoldKind, NodeState};
@@ -34,6 +35,22 @@ pub enum Refused {
         status: BatchStatus,
         /// What was asked.
         asked: super::batch::BatchAction,
+    },
+    /// The task is over, or its agent has it already.
+    #[error("task {task} is {status}")]
+    TaskOver {
+        /// Which task.
+        task: TaskId,
+        /// Where it stands.
+        status: TaskStatus,
+    },
+    /// A wipe was reported as done, and nothing proves it.
+    #[error("the wipe of task {task} is not proven: {why}")]
+    NoEvidence {
+        /// Which task.
+        task: TaskId,
+        /// What is missing.
+        why: NoEvidence,
     },
     /// There is nothing to resume.
     #[error("{hostname} is {state}: no lifecycle job of it is in progress")]
@@ -107,6 +124,8 @@ impl Explain for Refused {
             Self::State(refused) => refused.code(),
             Self::Busy { .. } => Code::NodeBusy,
             Self::BatchOver { .. } => Code::BatchOver,
+            Self::TaskOver { .. } => Code::TaskOver,
+            Self::NoEvidence { .. } => Code::NoEvidence,
             Self::NothingToResume { .. } | Self::NotBootstrapping { .. } => Code::NodeState,
             Self::SiteDisabled { .. } | Self::ProfileDisabled { .. } => Code::SiteDisabled,
             Self::WrongSiteKind { .. } | Self::Invalid { .. } => Code::Invalid,
@@ -120,6 +139,10 @@ impl Explain for Refused {
             Self::Busy { job, .. } => vec![format!("job {job} owns it until it ends or is cancelled")],
             Self::BatchOver { status, .. } => {
                 vec![format!("a batch that is {status} starts nothing more; what it did stays as it is")]
+            }
+            Self::TaskOver { .. } => vec!["a task ends once; one that its agent has cannot be taken back".to_owned()],
+            Self::NoEvidence { .. } => {
+                vec!["a wipe that is reported as done without evidence for each device is not a wipe".to_owned()]
             }
             Self::NothingToResume { .. } => {
                 vec!["only draining and removing nodes, and failed jobs, resume".to_owned()]
@@ -164,6 +187,9 @@ impl Explain for Refused {
                     format!("lattice onboarding batch show {batch}"),
                     "shows its machines, and what may be asked of each",
                 )]
+            }
+            Self::TaskOver { task, .. } | Self::NoEvidence { task, .. } => {
+                vec![NextAction::run(format!("lattice node task {task}"), "shows what its agent said")]
             }
             Self::NothingToResume { hostname, .. }
             | Self::NotBootstrapping { hostname, .. }

@@ -196,6 +196,16 @@ pub const ARTICLES: &[Article] = &[
         "Agents of this version make the right one; check what sent it.",
     ),
     article(
+        Code::TaskOver,
+        "The task ended before, with another report, or its agent has it already and it cannot be withdrawn. Nothing was changed.",
+        "`lattice node task ID` shows what its agent said. A new request gets a new task.",
+    ),
+    article(
+        Code::NoEvidence,
+        "An agent reported a wipe as done, and its evidence does not cover each device, or does not say by which tool and with which result. The report was refused: nothing counts as wiped.",
+        "`lattice node task ID` shows what is missing. Repeat the wipe; if a tool is missing on the host, install it first.",
+    ),
+    article(
         Code::DataDirectoryBusy,
         "Another server owns the data directory. This one refused to start, and changed nothing.",
         "Stop the other one, or give this one a directory of its own. The lock ends with its process.",

@@ -37,6 +37,7 @@ fn resource(kind: &str, id: &str) -> Answer<Resource> {
         "node" => id.parse().map(Resource::Node).map_err(|_| bad()),
         "job" => id.parse().map(Resource::Job).map_err(|_| bad()),
         "batch" => id.parse().map(Resource::Batch).map_err(|_| bad()),
+        "task" => id.parse().map(Resource::Task).map_err(|_| bad()),
         "site" => id.parse().map(Resource::Site).map_err(|_| bad()),
         "enrollment_token" => id.parse().map(Resource::EnrollmentToken).map_err(|_| bad()),
         "api_token" => id.parse().map(Resource::ApiToken).map_err(|_| bad()),

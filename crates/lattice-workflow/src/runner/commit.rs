@@ -156,6 +156,7 @@ impl Work {
                 Change::Job(change) => self.adopt(*change),
                 Change::Node(change) => self.node = change.after,
                 Change::Batch(_)
+                | Change::Task(_)
                 | Change::HostFacts { .. }
                 | Change::ProviderState(_)
                 | Change::Site(_)

@@ -5,10 +5,10 @@ use std::hash::Hash;
 
 use deadpool_postgres::Object;
 use futures_util::future::try_join_all;
-use lattice_core::change::Change;
+use lattice_core::change::{Change, Removed};
 use lattice_core::ids::{
     ApiTokenId, BatchId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, OverrideId, ProfileId, RoceId, SiteId,
-    TokenId,
+    TaskId, TokenId,
 };
 use lattice_core::node::{NodeState, Status};
 use tokio_postgres::Row;
@@ -81,6 +81,7 @@ impl Preloaded {
             }
             About::Jobs => self.version(RowKey::Job(JobId::new(r.id()?)), r.generation()?),
             About::Batches => self.version(RowKey::Batch(BatchId::new(r.id()?)), r.generation()?),
+            About::Tasks => self.version(RowKey::Task(TaskId::new(r.id()?)), r.generation()?),
             About::Sites => self.version(RowKey::Site(SiteId::new(r.id()?)), r.generation()?),
             About::SiteCredentials => {
                 let (site, name) = (SiteId::new(r.id()?), r.name()?);
@@ -108,6 +109,7 @@ impl Preloaded {
             About::NodesOfSkus => self.holds(UniqueKey::NodeOfSku(r.text()?), r.id()?),
             About::EnrollmentHashes => self.holds(UniqueKey::EnrollmentHash(r.text()?), r.id()?),
             About::ApiHashes => self.holds(UniqueKey::ApiHash(r.text()?), r.id()?),
+            About::TaskKeys => self.holds(UniqueKey::TaskKey(r.text()?), r.id()?),
             About::LiveJobs => self.holds(UniqueKey::LiveJob(NodeId::new(r.id()?)), r.id()?),
         }
         Ok(())
@@ -157,6 +159,25 @@ impl Preloaded {
         let head = Head { generation: after.generation, node: Some(node_head(after)) };
         self.rows.insert(RowKey::Node(after.id), head);
     }
+
+    fn written_removed(&mut self, removed: &Removed) {
+        let (key, _) = removed_row(removed);
+        match &key {
+            RowKey::Site(id) => self.frees_all(id.uuid()),
+            RowKey::Profile(id) => self.frees_all(id.uuid()),
+            RowKey::PowerOverride(id) => self.frees_all(id.uuid()),
+            RowKey::Roce(id) => self.frees_all(id.uuid()),
+            RowKey::Sku(_)
+            | RowKey::SiteCredential(..)
+            | RowKey::Node(_)
+            | RowKey::Job(_)
+            | RowKey::Batch(_)
+            | RowKey::Task(_)
+            | RowKey::EnrollmentToken(_)
+            | RowKey::ApiToken(_) => {}
+        }
+        self.rows.remove(&key);
+    }
 }
 
 impl Transaction for Preloaded {
@@ -195,6 +216,13 @@ impl Transaction for Preloaded {
                 }
                 self.version(RowKey::Job(job.id), job.generation);
             }
+            Change::Task(change) => {
+                let task = &change.after;
+                if before.is_none() {
+                    self.holds(UniqueKey::TaskKey(task.key.clone()), task.id.uuid());
+                }
+                self.version(RowKey::Task(task.id), task.generation);
+            }
             Change::Site(site) => {
                 // A changed name frees the old one only with the next batch: at worst a conflict that is repeated.
                 self.holds(UniqueKey::SiteName(site.name.clone()), site.id.uuid());
@@ -214,23 +242,7 @@ impl Transaction for Preloaded {
                 roce_keys(row).into_iter().for_each(|key| self.holds(key, row.id.uuid()));
                 self.version(RowKey::Roce(row.id), row.generation);
             }
-            Change::Removed(removed) => {
-                let (key, _) = removed_row(removed);
-                match &key {
-                    RowKey::Site(id) => self.frees_all(id.uuid()),
-                    RowKey::Profile(id) => self.frees_all(id.uuid()),
-                    RowKey::PowerOverride(id) => self.frees_all(id.uuid()),
-                    RowKey::Roce(id) => self.frees_all(id.uuid()),
-                    RowKey::Sku(_)
-                    | RowKey::SiteCredential(..)
-                    | RowKey::Node(_)
-                    | RowKey::Job(_)
-                    | RowKey::Batch(_)
-                    | RowKey::EnrollmentToken(_)
-                    | RowKey::ApiToken(_) => {}
-                }
-                self.rows.remove(&key);
-            }
+            Change::Removed(removed) => self.written_removed(removed),
             Change::EnrollmentToken(token) => {
                 self.holds(UniqueKey::EnrollmentHash(token.hash.clone()), token.id.uuid());
                 self.version(RowKey::EnrollmentToken(token.id), token.generation);
@@ -266,6 +278,7 @@ enum About {
     Nodes,
     Jobs,
     Batches,
+    Tasks,
     Sites,
     SiteCredentials,
     EnrollmentTokens,
@@ -286,6 +299,7 @@ enum About {
     NodesOfSkus,
     EnrollmentHashes,
     ApiHashes,
+    TaskKeys,
     LiveJobs,
 }
 
@@ -301,6 +315,7 @@ impl About {
             }
             Self::Jobs => "SELECT id, generation FROM jobs WHERE id = ANY($1)",
             Self::Batches => "SELECT id, generation FROM batches WHERE id = ANY($1)",
+            Self::Tasks => "SELECT id, generation FROM tasks WHERE id = ANY($1)",
             Self::Sites => "SELECT id, generation FROM sites WHERE id = ANY($1)",
             Self::SiteCredentials => "SELECT site, name, generation FROM site_credentials WHERE site = ANY($1)",
             Self::EnrollmentTokens => "SELECT id, generation FROM enrollment_tokens WHERE id = ANY($1)",
@@ -349,6 +364,7 @@ impl About {
             }
             Self::EnrollmentHashes => "SELECT hash, id FROM enrollment_tokens WHERE hash = ANY($1)",
             Self::ApiHashes => "SELECT hash, id FROM api_tokens WHERE hash = ANY($1)",
+            Self::TaskKeys => "SELECT key, id FROM tasks WHERE key = ANY($1)",
             Self::LiveJobs => return format!("SELECT node, id FROM jobs WHERE node = ANY($1) AND {LIVE} ORDER BY id DESC"),
         }
         .to_owned()
@@ -390,6 +406,7 @@ fn questions(needs: Needs) -> Vec<Question> {
             RowKey::Node(id) => ask(About::Nodes, Some(id.uuid()), None),
             RowKey::Job(id) => ask(About::Jobs, Some(id.uuid()), None),
             RowKey::Batch(id) => ask(About::Batches, Some(id.uuid()), None),
+            RowKey::Task(id) => ask(About::Tasks, Some(id.uuid()), None),
             RowKey::Site(id) => ask(About::Sites, Some(id.uuid()), None),
             RowKey::SiteCredential(site, _) => ask(About::SiteCredentials, Some(site.uuid()), None),
             RowKey::Sku(name) => ask(About::Skus, None, Some(name)),
@@ -414,6 +431,7 @@ fn questions(needs: Needs) -> Vec<Question> {
             UniqueKey::NodeOfSku(name) => ask(About::NodesOfSkus, None, Some(name)),
             UniqueKey::EnrollmentHash(hash) => ask(About::EnrollmentHashes, None, Some(hash)),
             UniqueKey::ApiHash(hash) => ask(About::ApiHashes, None, Some(hash)),
+            UniqueKey::TaskKey(key) => ask(About::TaskKeys, None, Some(key)),
             UniqueKey::LiveJob(node) => ask(About::LiveJobs, Some(node.uuid()), None),
         }
     }

@@ -32,6 +32,7 @@ pub(super) fn row(connection: &Connection, key: &RowKey) -> Result<Option<Head>,
         }
         RowKey::Job(id) => ("SELECT generation FROM jobs WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::Batch(id) => ("SELECT generation FROM batches WHERE id = ?1", Value::Id(id.uuid())),
+        RowKey::Task(id) => ("SELECT generation FROM tasks WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::Site(id) => ("SELECT generation FROM sites WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::Sku(name) => ("SELECT generation FROM skus WHERE name = ?1", Value::owned(name.clone())),
         RowKey::Profile(id) => ("SELECT generation FROM site_profiles WHERE id = ?1", Value::Id(id.uuid())),
@@ -92,6 +93,7 @@ pub(super) fn holder(connection: &Connection, key: &UniqueKey) -> Result<Option<
             ("SELECT id FROM enrollment_tokens WHERE hash = ?1", vec![Value::owned(hash.clone())])
         }
         UniqueKey::ApiHash(hash) => ("SELECT id FROM api_tokens WHERE hash = ?1", vec![Value::owned(hash.clone())]),
+        UniqueKey::TaskKey(key) => ("SELECT id FROM tasks WHERE key = ?1", vec![Value::owned(key.clone())]),
         UniqueKey::LiveJob(node) => {
             let query = Query {
                 sql: format!("SELECT id FROM jobs WHERE node = ?1 AND {LIVE}").into(),
