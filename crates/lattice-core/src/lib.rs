@@ -6,6 +6,7 @@
 pub mod actor;
 pub mod agent;
 pub mod batch;
+pub mod bmc;
 pub mod change;
 pub mod command;
 pub mod credential;

@@ -113,6 +113,18 @@ pub enum ErrorKind {
         /// What happened and what to do, without any secret.
         message: String,
     },
+    /// What was addressed works, and does not have this capability.
+    #[error("not offered: {what}")]
+    NotOffered {
+        /// Which capability, of what.
+        what: String,
+    },
+    /// The credential was refused too often: the provider was not asked at all.
+    #[error("{message}")]
+    LockedOut {
+        /// Who was refused last, and when.
+        message: String,
+    },
     /// What Lattice was given cannot be used for this call: a malformed key, address or name.
     #[error("{what}")]
     Unusable {
@@ -156,6 +168,11 @@ impl ProviderError {
         Self::new(call, ErrorKind::Unusable { what: message::bounded(&what.to_string()) })
     }
 
+    /// A capability that is not there. The text is bounded here.
+    pub fn not_offered(call: impl Into<String>, what: impl std::fmt::Display) -> Self {
+        Self::new(call, ErrorKind::NotOffered { what: message::bounded(&what.to_string()) })
+    }
+
     /// What may be done next.
     pub const fn remedy(&self) -> Remedy {
         match &self.kind {
@@ -175,6 +192,8 @@ impl ProviderError {
             | ErrorKind::Malformed { .. }
             | ErrorKind::BadCertificate { .. }
             | ErrorKind::SeveralMatch { .. }
+            | ErrorKind::NotOffered { .. }
+            | ErrorKind::LockedOut { .. }
             | ErrorKind::Unusable { .. } => Remedy::Stop,
         }
     }
@@ -192,6 +211,8 @@ impl ProviderError {
             ErrorKind::Unauthorised { .. }
             | ErrorKind::Forbidden { .. }
             | ErrorKind::BadCertificate { .. }
+            | ErrorKind::NotOffered { .. }
+            | ErrorKind::LockedOut { .. }
             | ErrorKind::Malformed { .. } => FailureClass::SiteCapabilityMissing,
             // The state is not the one that was observed before the call.
             ErrorKind::Refused { status: 409 | 412, .. }
@@ -215,9 +236,9 @@ impl ProviderError {
 impl Explain for ProviderError {
     fn code(&self) -> Code {
         match self.kind {
-            ErrorKind::Unauthorised { .. } | ErrorKind::NoCredential { trouble: SecretTrouble::Missing, .. } => {
-                Code::SiteCredentials
-            }
+            ErrorKind::Unauthorised { .. }
+            | ErrorKind::LockedOut { .. }
+            | ErrorKind::NoCredential { trouble: SecretTrouble::Missing, .. } => Code::SiteCredentials,
             ErrorKind::NoCredential { .. } => Code::SecretStore,
             ErrorKind::Unreachable { .. }
             | ErrorKind::Timeout { .. }
@@ -231,6 +252,7 @@ impl Explain for ProviderError {
             | ErrorKind::Malformed { .. }
             | ErrorKind::BadCertificate { .. }
             | ErrorKind::SeveralMatch { .. }
+            | ErrorKind::NotOffered { .. }
             | ErrorKind::Unusable { .. } => Code::Provider,
         }
     }
@@ -246,6 +268,11 @@ impl Explain for ProviderError {
             }
             ErrorKind::Unauthorised { .. } => "store a valid credential for the site, then repeat",
             ErrorKind::NoCredential { .. } => "put the secret store right as the message says, then repeat",
+            ErrorKind::LockedOut { .. } => {
+                "store the BMC's right credential with `lattice node bmc set`, or have the same one tried again with \
+                 `lattice node bmc reset-breaker`"
+            }
+            ErrorKind::NotOffered { .. } => "use another way, or hardware or firmware that offers it",
             ErrorKind::Forbidden { .. } => "give the site's credential the administrator's rights",
             ErrorKind::BadCertificate { .. } => {
                 "compare the peer's certificate with the pinned one; replace the pin if the change is yours"

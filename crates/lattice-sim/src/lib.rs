@@ -1,5 +1,6 @@
 //! Simulated sites and machines over the real protocols, with faults on request.
 
+pub mod bmc;
 pub mod clock;
 pub mod dev;
 pub mod dice;

@@ -103,6 +103,8 @@ const fn error_code(kind: &ErrorKind) -> &'static str {
         ErrorKind::BadCertificate { .. } => "peer_not_pinned",
         ErrorKind::SeveralMatch { .. } => "several_match",
         ErrorKind::NoCredential { trouble, .. } => trouble.error_code(),
+        ErrorKind::NotOffered { .. } => "not_offered",
+        ErrorKind::LockedOut { .. } => "credential_locked_out",
         ErrorKind::Unusable { .. } => "request_unusable",
     }
 }

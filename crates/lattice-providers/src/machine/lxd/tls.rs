@@ -3,15 +3,13 @@
 use std::sync::Arc;
 
 use lattice_core::secret::Secret;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{
-    CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature, verify_tls13_signature,
-};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls::ClientConfig;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::error::ProviderError;
+use crate::machine::pin::{Pin, fingerprint};
 
 /// What proves both sides to each other, as PEM.
 pub struct LxdCredentials {
@@ -34,7 +32,7 @@ pub(super) fn config(credentials: &LxdCredentials) -> Result<ClientConfig, Provi
     let pinned = CertificateDer::from_pem_slice(credentials.server_cert.as_bytes())
         .map_err(|_| unusable("the server certificate is not PEM"))?;
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let verifier = Arc::new(Pin { pinned, algorithms: provider.signature_verification_algorithms });
+    let verifier = Pin::new(fingerprint(&pinned), &provider);
     builder(provider)?
         .dangerous()
         .with_custom_certificate_verifier(verifier)
@@ -48,50 +46,4 @@ fn builder(
     ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| ProviderError::unusable("lxd credentials", error))
-}
-
-/// Accepts one certificate, whatever its names and dates: the pin says more than they do.
-#[derive(Debug)]
-struct Pin {
-    pinned: CertificateDer<'static>,
-    algorithms: WebPkiSupportedAlgorithms,
-}
-
-impl ServerCertVerifier for Pin {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        if *end_entity == self.pinned {
-            Ok(ServerCertVerified::assertion())
-        } else {
-            Err(rustls::Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, dss, &self.algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, dss, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
 }

@@ -220,6 +220,8 @@ fn may_repeat(kind: &ErrorKind, effect: Effect) -> bool {
         | ErrorKind::BadCertificate { .. }
         | ErrorKind::SeveralMatch { .. }
         | ErrorKind::NoCredential { .. }
+        | ErrorKind::NotOffered { .. }
+        | ErrorKind::LockedOut { .. }
         | ErrorKind::Unusable { .. } => false,
     }
 }

@@ -202,6 +202,8 @@ impl MaasClient {
             | ErrorKind::BadCertificate { .. }
             | ErrorKind::SeveralMatch { .. }
             | ErrorKind::NoCredential { .. }
+            | ErrorKind::NotOffered { .. }
+            | ErrorKind::LockedOut { .. }
             | ErrorKind::Unusable { .. } => return Err(refused),
         }
         match self.existing(new).await? {

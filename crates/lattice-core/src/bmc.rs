@@ -1,0 +1,14 @@
+//! Out-of-band truth about a machine: its BMC's address, the power it was seen to have, what its hardware says,
+//! and when its credential must not be tried any more. design: 4-agent-and-operations, 8-interfaces "Security"
+
+pub mod breaker;
+pub mod endpoint;
+pub mod health;
+pub mod policy;
+pub mod power;
+
+pub use breaker::{Breaker, BreakerOpen, BreakerState, CredentialMark};
+pub use endpoint::{BmcEndpoint, BmcProtocol, BmcTls, BmcWay, CipherSuite, EndpointProblem};
+pub use health::{Component, Evidence, HealthReport, Severity, judge};
+pub use policy::BmcPolicy;
+pub use power::{PowerReading, PowerSaid};
