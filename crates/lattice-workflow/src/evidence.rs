@@ -92,7 +92,8 @@ async fn instance(ctx: &Context<'_>) -> Result<Evidence, StageError> {
     let name = instance_name(ctx);
     let instances = ctx.tools.providers.instances(ctx.site).await.map_err(failed(ctx.now))?;
     // A server that lists nothing at all may be another one: the listing must be possible, then the thing is asked for.
-    instances.observe_all().await.map_err(failed(ctx.now))?;
+    let listing = async { instances.observe_all().await.map(drop) };
+    ctx.tools.sites.listed(ctx.site.id, listing).await.map_err(failed(ctx.now))?;
     match instances.observe(name).await.map_err(failed(ctx.now))? {
         None => Ok(Evidence::Gone { how: format!("the server has no instance {name}") }),
         Some(found) => Ok(waits(format!("instance {name} to be deleted; it is {}", found.status))),

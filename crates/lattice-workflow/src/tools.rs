@@ -97,6 +97,14 @@ pub struct Tools {
 pub struct SiteCache {
     rows: std::sync::Mutex<std::collections::HashMap<SiteId, (Timestamp, Arc<Site>)>>,
     fit: std::sync::Mutex<std::collections::HashMap<SiteId, Fit>>,
+    listings: std::sync::Mutex<std::collections::HashMap<SiteId, Arc<Listings>>>,
+}
+
+/// The listings of one site: how many were begun, and whether one runs.
+#[derive(Default)]
+struct Listings {
+    begun: std::sync::atomic::AtomicU64,
+    whole: tokio::sync::Mutex<u64>,
 }
 
 /// What a preflight found.
@@ -138,6 +146,28 @@ impl SiteCache {
         fit.get(&id).filter(|fit| fit.about == about && now.since(fit.at) < life).map(|fit| fit.said.clone())
     }
 
+    /// Has a site list what it has, once for all who ask while an earlier listing runs: it begins after each of them
+    /// asked, so it is as fresh as one of their own.
+    ///
+    /// # Errors
+    /// Those of `list`; the next who waits lists again.
+    pub async fn listed<E>(&self, id: SiteId, list: impl Future<Output = Result<(), E>>) -> Result<(), E> {
+        use std::sync::atomic::Ordering::SeqCst;
+        let listings = {
+            let mut all = self.listings.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            Arc::clone(all.entry(id).or_default())
+        };
+        let asked = listings.begun.load(SeqCst);
+        let mut whole = listings.whole.lock().await;
+        if *whole > asked {
+            return Ok(());
+        }
+        let this = listings.begun.fetch_add(1, SeqCst) + 1;
+        list.await?;
+        *whole = this;
+        Ok(())
+    }
+
     /// Keeps what a preflight found to be well.
     pub fn keep_fit(&self, id: SiteId, about: String, at: Timestamp, said: &str) {
         let mut fit = self.fit.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -152,5 +182,37 @@ impl SiteCache {
     fn keep(&self, id: SiteId, now: Timestamp, site: Arc<Site>) {
         let mut rows = self.rows.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         rows.insert(id, (now, site));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    /// Two more ask while a listing runs: one listing answers both, and it begins after they asked.
+    #[tokio::test]
+    async fn who_asks_during_a_listing_shares_the_next_one_and_never_the_one_that_runs() {
+        let (cache, lists) = (SiteCache::default(), AtomicU32::new(0));
+        let site = SiteId::new(uuid::Uuid::nil());
+        let list = || async {
+            lists.fetch_add(1, Ordering::SeqCst);
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+            Ok::<(), Infallible>(())
+        };
+        let ask = || cache.listed(site, list());
+        let later = async {
+            while lists.load(Ordering::SeqCst) == 0 {
+                tokio::task::yield_now().await;
+            }
+            tokio::join!(ask(), ask())
+        };
+        let (one, (two, three)) = tokio::join!(ask(), later);
+        assert!(one.is_ok() && two.is_ok() && three.is_ok());
+        assert_eq!(lists.load(Ordering::SeqCst), 2);
     }
 }
