@@ -7,6 +7,7 @@ use lattice_core::ids::{BatchId, EventSeq, JobId, NodeId, SiteId};
 use lattice_core::job::{JobKind, JobStatus, StageName};
 use lattice_core::node::{Availability, HoldKind, Status};
 use lattice_core::time::Timestamp;
+use lattice_core::webhook::{EventPattern, WebhookStatus};
 use serde::{Deserialize, Serialize};
 
 use crate::page::MAX_LIMIT;
@@ -131,6 +132,24 @@ pub struct JobPayload {
     pub failure_class: Option<FailureClass>,
     /// What failed; null when nothing did.
     pub error_code: Option<String>,
+}
+
+/// Payload of `webhook.created`, `webhook.gave_up` …
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct WebhookPayload {
+    /// What people call it.
+    pub name: String,
+    /// Host and port of its address.
+    pub host: String,
+    /// Which events it gets.
+    #[schema(value_type = Vec<String>)]
+    pub events: Vec<EventPattern>,
+    /// Only events of this site; null: of all.
+    pub site: Option<SiteId>,
+    /// Whether it gets them.
+    pub status: WebhookStatus,
+    /// Why it gets none; empty while it does.
+    pub reason: String,
 }
 
 /// Payload of `onboarding.batch.created`, `onboarding.batch.completed` …

@@ -23,6 +23,7 @@ pub mod site;
 pub mod sku;
 pub mod sse;
 pub mod token;
+pub mod webhook;
 
 use lattice_core::secret::Secret;
 

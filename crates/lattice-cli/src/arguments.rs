@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
     audit, backup, completion, dev, docs, events, explain, fleet, hold, job, node, onboard, server, site, sku, token,
-    version,
+    version, webhook,
 };
 use crate::output::Format;
 
@@ -79,6 +79,9 @@ pub enum Command {
     /// API tokens
     #[command(subcommand)]
     Token(token::Command),
+    /// Receivers that events are posted to
+    #[command(subcommand)]
+    Webhook(webhook::Command),
     /// Why something is not moving, and what would unblock it
     #[command(subcommand)]
     Explain(explain::Command),
@@ -126,6 +129,7 @@ pub async fn run(arguments: Arguments) -> Result<(), crate::failure::Failure> {
         Command::Hold(command) => hold::run(command, &Session::open(&global)?).await,
         Command::Events(arguments) => events::run(arguments, &Session::open(&global)?).await,
         Command::Token(command) => token::run(command, &Session::open(&global)?).await,
+        Command::Webhook(command) => webhook::run(command, &Session::open(&global)?).await,
         Command::Explain(command) => explain::run(command, &Session::open(&global)?).await,
         Command::Fleet => fleet::run(&Session::open(&global)?).await,
     }

@@ -18,3 +18,4 @@ pub mod site;
 pub mod sku;
 pub mod token;
 pub mod version;
+pub mod webhook;

@@ -15,7 +15,9 @@ use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::secret::{Secret, token_hash};
 use lattice_core::site::{Site, SiteProvider, SiteStatus};
 use lattice_core::time::Clock;
+use lattice_core::webhook::address::AddressPolicy;
 use lattice_providers::secret::file::FileSecretStore;
+use lattice_providers::webhook::HttpSender;
 use lattice_server::auth::new_token;
 use lattice_server::clock::{SystemClock, SystemIds};
 use lattice_server::http::{HttpLimits, NewSecrets, Parts, ProbeFailed, Probed, SiteProber, router};
@@ -110,6 +112,8 @@ async fn serve(home: &std::path::Path) -> (String, String) {
         }),
         wake: Arc::new(|_| {}),
         secrets: Arc::new(FileSecretStore::open(home, &home.join("secrets.key")).unwrap()),
+        webhooks: Arc::new(HttpSender::new(AddressPolicy::of_trials()).unwrap()),
+        secret_standing: Arc::default(),
         prober: Arc::new(Answers),
         registry: Arc::new(Registry::new()),
         metrics: Arc::new(Metrics::default()),

@@ -472,3 +472,83 @@ fn the_log_of_a_batch_is_told_by_machine() {
     insta::assert_snapshot!(server.lattice(&format!("onboarding batch log {BATCH} --host c07u44")));
     assert!(server.seen()[0].line.contains("hostname=c07u44"));
 }
+
+const WEBHOOKS: &str = "/api/v1/admin/webhooks";
+
+#[test]
+fn webhooks_are_listed_and_shown_with_what_waits_and_why() {
+    let list = json!({"items": [bodies::given_up(), bodies::webhook()]});
+    let server = Recorded::new(&[
+        (&format!("GET {WEBHOOKS}"), &[ok(list.clone()), ok(list)]),
+        (&format!("GET {WEBHOOKS}/paging"), &[ok(bodies::given_up())]),
+    ]);
+    insta::assert_snapshot!("webhooks", server.lattice("webhook list"));
+    insta::assert_snapshot!("webhooks_wide", server.lattice("webhook list -w"));
+    insta::assert_snapshot!("a_webhook_that_was_given_up", server.lattice("webhook show paging"));
+}
+
+#[test]
+fn the_key_of_a_webhook_is_printed_once_and_alone() {
+    let rotated = bodies::with(bodies::webhook(), json!({"previous_key_until": "2026-11-22T09:15:44.000Z"}));
+    let server = Recorded::new(&[
+        (&format!("POST {WEBHOOKS}"), &[ok(json!({"webhook": bodies::webhook(), "secret": "lat_whk_first"}))]),
+        (
+            &format!("POST {WEBHOOKS}/ticketing/rotate-secret"),
+            &[ok(json!({"webhook": rotated, "secret": "lat_whk_second"}))],
+        ),
+    ]);
+    let words = "webhook create ticketing --url https://hooks.example/lattice --events node.*,job.changed";
+    let run = server.lattice(words);
+    assert_eq!((run.status, run.stdout.as_str()), (0, "lat_whk_first\n"), "{run}");
+    assert_eq!(
+        server.seen()[0].body,
+        r#"{"name":"ticketing","url":"https://hooks.example/lattice","events":["node.*","job.changed"]}"#
+    );
+    insta::assert_snapshot!("a_key_is_rotated", server.lattice("webhook rotate-secret ticketing --grace 24h"));
+    assert_eq!(server.seen()[1].body, r#"{"grace_seconds":86400}"#);
+}
+
+#[test]
+fn a_webhook_is_changed_disabled_enabled_and_removed() {
+    let path = format!("{WEBHOOKS}/ticketing");
+    let server = Recorded::new(&[
+        (&format!("PATCH {path}"), &[ok(bodies::webhook())]),
+        (&format!("POST {path}/disable"), &[ok(bodies::webhook())]),
+        (&format!("POST {path}/enable"), &[ok(bodies::webhook())]),
+        (&format!("DELETE {path}"), &[ok(json!({"removed": "ticketing"}))]),
+    ]);
+    for words in [
+        "webhook update ticketing --events node.* --site dc1",
+        "webhook disable ticketing --reason moving",
+        "webhook enable ticketing --skip",
+        "webhook remove ticketing --yes",
+    ] {
+        assert_eq!(server.lattice(words).status, 0, "{words}");
+    }
+    let bodies: Vec<_> = server.seen().iter().map(|request| request.body.clone()).collect();
+    assert_eq!(bodies[..3], [r#"{"events":["node.*"],"site":"dc1"}"#, r#"{"reason":"moving"}"#, r#"{"skip":true}"#]);
+    insta::assert_snapshot!("nothing_to_change", server.lattice("webhook update ticketing"));
+    insta::assert_snapshot!("no_such_events", server.lattice("webhook update ticketing --events Node"));
+}
+
+#[test]
+fn a_test_that_the_receiver_did_not_take_fails() {
+    let path = format!("POST {WEBHOOKS}/ticketing/test");
+    let taken = ok(json!({"ok": true, "status": 204, "took_ms": 12}));
+    let failed = ok(json!({"ok": false, "status": 401, "error": "answered 401: who are you", "took_ms": 7}));
+    let server = Recorded::new(&[(&path, &[taken, failed])]);
+    let run = server.lattice("webhook test ticketing");
+    assert_eq!((run.status, run.stdout.as_str()), (0, "answered 204 after 12 ms\n"), "{run}");
+    insta::assert_snapshot!("a_test_fails", server.lattice("webhook test ticketing"));
+}
+
+#[test]
+fn deliveries_are_listed() {
+    let row = |number: u64, status: Option<u16>, error: Option<&str>| {
+        json!({"number": number, "event": 4_700 + number, "name": "node.moved", "attempt": 1,
+            "at": "2026-11-21T09:15:02.000Z", "status": status, "error": error, "took_ms": 12})
+    };
+    let rows = json!({"items": [row(2, None, Some("no connection: refused")), row(1, Some(204), None)]});
+    let server = Recorded::new(&[(&format!("GET {WEBHOOKS}/ticketing/deliveries"), &[ok(rows)])]);
+    insta::assert_snapshot!("deliveries", server.lattice("webhook deliveries ticketing --limit 2"));
+}

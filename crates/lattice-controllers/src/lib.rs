@@ -10,5 +10,5 @@ mod tokens;
 
 pub use detector::{Detector, Judged};
 pub use fleet::Fleet;
-pub use secrets::{SecretWatch, Watched};
+pub use secrets::{SecretOutage, SecretWatch, Watched};
 pub use tokens::expire_bootstraps;

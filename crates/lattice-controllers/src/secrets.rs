@@ -32,15 +32,28 @@ pub struct SecretWatch {
 enum Standing {
     Unknown,
     Up,
-    /// Each cause is told once in an outage.
-    Down(BTreeSet<&'static str>),
+    /// Since when, and the causes that were told: each once in an outage.
+    Down(Timestamp, BTreeSet<&'static str>),
+}
+
+/// An outage that lasts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretOutage {
+    /// Since when.
+    pub since: Timestamp,
+    /// Its name in metrics: `sealed`.
+    pub cause: &'static str,
+    /// What the secret store said, without secrets.
+    pub why: String,
+    /// What to do about it.
+    pub remedy: Option<String>,
 }
 
 /// What a look led to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Watched {
-    /// Whether the store gives secrets.
-    pub is_up: bool,
+    /// Why the store gives no secrets; none while it does.
+    pub outage: Option<SecretOutage>,
     /// Jobs that go on now: their drivers are to be woken.
     pub resumed: Vec<JobId>,
     /// When to look again.
@@ -76,26 +89,27 @@ impl SecretWatch {
         if self.standing != Standing::Up {
             resumed = self.resume_stopped(now).await?;
         }
-        if let Standing::Down(_) = self.standing {
+        if let Standing::Down(..) = self.standing {
             let detail = format!("server {}: {} jobs go on by themselves", self.server, resumed.len());
             self.tell("secrets.available", detail, now).await?;
             info!(jobs = resumed.len(), "secret store available");
         }
         self.standing = Standing::Up;
-        Ok(Watched { is_up: true, resumed, pause: Self::PAUSE })
+        Ok(Watched { outage: None, resumed, pause: Self::PAUSE })
     }
 
     async fn down(&mut self, error: &SecretError, now: Timestamp) -> Result<Watched, StoreError> {
-        let mut told = match &self.standing {
-            Standing::Down(told) => told.clone(),
-            Standing::Unknown | Standing::Up => BTreeSet::new(),
+        let (since, mut told) = match &self.standing {
+            Standing::Down(since, told) => (*since, told.clone()),
+            Standing::Unknown | Standing::Up => (now, BTreeSet::new()),
         };
         if told.insert(error.cause()) {
             self.tell("secrets.unavailable", format!("server {}: {}", self.server, error.told()), now).await?;
             warn!(error_code = error.trouble().error_code(), %error, "secret store unavailable");
         }
-        self.standing = Standing::Down(told);
-        Ok(Watched { is_up: false, resumed: Vec::new(), pause: Self::PAUSE_DOWN })
+        self.standing = Standing::Down(since, told);
+        let outage = SecretOutage { since, cause: error.cause(), why: error.to_string(), remedy: error.remedy() };
+        Ok(Watched { outage: Some(outage), resumed: Vec::new(), pause: Self::PAUSE_DOWN })
     }
 
     async fn tell(&self, name: &str, detail: String, now: Timestamp) -> Result<(), StoreError> {

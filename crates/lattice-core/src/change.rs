@@ -15,7 +15,7 @@ use crate::batch::BatchChange;
 use crate::credential::{ApiToken, EnrollmentToken};
 use crate::ids::{
     ApiTokenId, BatchId, CorrelationId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, ProfileId, SiteId,
-    TaskId, TokenId,
+    TaskId, TokenId, WebhookId,
 };
 use crate::job::{Job, StageEvent};
 use crate::node::{HostFacts, Node, NodeState, ProviderState};
@@ -23,6 +23,8 @@ use crate::site::credentials::{CredentialCause, SiteCredential};
 use crate::site::{PowerOverride, RoceRow, Site, SiteProfile};
 use crate::sku::Sku;
 use crate::time::Timestamp;
+use crate::webhook::delivery::WebhookStep;
+use crate::webhook::{Webhook, WebhookChange};
 
 /// What happened to a node, in the words of its history. One spelling for SQL, JSON and page.
 #[derive(
@@ -135,6 +137,10 @@ pub enum Change {
     EnrollmentToken(EnrollmentToken),
     /// An API token row.
     ApiToken(ApiToken),
+    /// A webhook row.
+    Webhook(Box<WebhookChange>),
+    /// How far a webhook is, and the attempt that brought it there. Nobody is told: what is told would be delivered.
+    WebhookStep(Box<WebhookStep>),
     /// Something was refused, and must be seen in the audit; no row changes.
     Refusal {
         /// What was asked: `enroll`, `job.retry_stage`.
@@ -170,6 +176,8 @@ pub enum Removed {
     PowerOverride(PowerOverride),
     /// A RoCE assignment.
     Roce(RoceRow),
+    /// A webhook, with its progress and its deliveries.
+    Webhook(Webhook),
 }
 
 /// What an audit row or an event is about.
@@ -192,6 +200,8 @@ pub enum Resource {
     EnrollmentToken(TokenId),
     /// An API token.
     ApiToken(ApiTokenId),
+    /// A webhook.
+    Webhook(WebhookId),
     /// The control plane itself.
     System(String),
 }
@@ -208,6 +218,7 @@ impl Resource {
             Self::Sku(_) => "sku",
             Self::EnrollmentToken(_) => "enrollment_token",
             Self::ApiToken(_) => "api_token",
+            Self::Webhook(_) => "webhook",
             Self::System(_) => "system",
         }
     }
@@ -222,6 +233,7 @@ impl Resource {
             Self::Site(id) => id.to_string(),
             Self::EnrollmentToken(id) => id.to_string(),
             Self::ApiToken(id) => id.to_string(),
+            Self::Webhook(id) => id.to_string(),
             Self::Sku(text) | Self::System(text) => text.clone(),
         }
     }
@@ -277,6 +289,13 @@ pub enum Guard {
     SkuGeneration {
         /// Its name.
         sku: String,
+        /// Expected version.
+        have: Generation,
+    },
+    /// The row of this webhook, which the commit does not change, has this generation: nobody disabled it meanwhile.
+    WebhookGeneration {
+        /// Which.
+        webhook: WebhookId,
         /// Expected version.
         have: Generation,
     },

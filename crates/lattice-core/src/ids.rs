@@ -84,6 +84,10 @@ ids! {
     RoceId = "RoCE assignment";
     /// One enrolment token; the secret itself is never stored.
     TokenId = "token";
+    /// One receiver of events.
+    WebhookId = "webhook";
+    /// One key that signs what a webhook sends; the key itself is in the secret store.
+    WebhookKeyId = "webhook key";
     /// One API token; the secret itself is never stored.
     ApiTokenId = "API token";
     /// Makes a commit safe to repeat: the second one with the same id is answered with the first one's outcome.

@@ -21,3 +21,4 @@ pub mod secret;
 pub mod site;
 pub mod sku;
 pub mod time;
+pub mod webhook;

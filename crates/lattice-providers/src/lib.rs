@@ -9,3 +9,4 @@ pub mod observer;
 pub mod provider;
 pub mod secret;
 pub mod ssh;
+pub mod webhook;

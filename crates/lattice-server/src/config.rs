@@ -37,6 +37,8 @@ pub struct Config {
     pub agents: Agents,
     /// What new hosts are told.
     pub bootstrap: Bootstrap,
+    /// Where events may be posted to.
+    pub webhooks: Webhooks,
     /// What is logged.
     pub log: Log,
 }
@@ -114,6 +116,15 @@ pub struct Bootstrap {
     pub agent_url: String,
     /// SHA-256 of that binary in hex; empty: it is not checked beyond TLS.
     pub agent_sha256: String,
+}
+
+/// Where events may be posted to.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Webhooks {
+    /// Ranges of this host, of link-local and private networks in which receivers are: `10.1.0.0/16`. Everything else that
+    /// is not public is refused.
+    pub allow: Vec<String>,
 }
 
 /// What is logged.

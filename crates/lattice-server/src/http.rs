@@ -32,6 +32,7 @@ mod table;
 mod tests;
 pub(crate) mod timeline;
 mod tokens;
+pub(crate) mod webhooks;
 
 pub use table::surface;
 
@@ -47,12 +48,14 @@ use lattice_core::secret::Secret;
 use lattice_core::site::Site;
 use lattice_core::time::Clock;
 use lattice_providers::secret::{SecretObject, SecretPath, SecretStore};
+use lattice_providers::webhook::WebhookSender;
 use lattice_store::Store;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::{Rate, RateLimiter};
 use crate::metrics::Metrics;
+use crate::secrets::SecretStanding;
 
 /// What handlers work with; put together by the wiring, or by a test.
 pub struct Parts {
@@ -68,6 +71,10 @@ pub struct Parts {
     pub wake: Arc<dyn Fn(JobId) + Send + Sync>,
     /// Secrets of sites.
     pub secrets: Arc<dyn SecretStore>,
+    /// Whether the secret store gives secrets.
+    pub secret_standing: Arc<SecretStanding>,
+    /// Checks and tries receivers of events.
+    pub webhooks: Arc<dyn WebhookSender>,
     /// Tries sites.
     pub prober: Arc<dyn SiteProber>,
     /// Who was heard when.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use lattice_core::actor::Role;
 use lattice_core::secret::Secret;
+use lattice_core::webhook::address::AddressPolicy;
 use lattice_providers::secret::vault::{Credential, VaultAuth, VaultSettings};
 use lattice_store::StoreConfig;
 
@@ -49,6 +50,10 @@ pub fn options(config: &Config, env: &[(String, String)]) -> Result<Options, Unu
         name: server_name(&config.server.name),
         certificate_life: Duration::from_secs(u64::from(config.agents.certificate_hours) * 3_600),
         http_limits: config.http.limits(),
+        webhooks: AddressPolicy::of_ranges(&config.webhooks.allow).map_err(|range| Unusable {
+            key: "webhooks.allow",
+            problem: format!("`{range}` is not a range such as 10.1.0.0/16"),
+        })?,
         ..Options::default()
     })
 }

@@ -16,9 +16,10 @@ pub mod metrics;
 pub mod openapi;
 pub mod pki;
 mod prober;
-mod secrets;
+pub mod secrets;
 pub mod sse;
 pub mod ui;
+pub mod webhooks;
 pub mod wiring;
 
 pub use lattice_store::{AuditBroken, AuditSummary, BackendConfig, StoreConfig, audit_verify, check_backup, restore};

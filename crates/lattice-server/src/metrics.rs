@@ -6,6 +6,7 @@ use lattice_core::ids::EventSeq;
 use lattice_core::job::JobStatus;
 use lattice_core::node::NodeState;
 use lattice_core::site::Site;
+use lattice_core::webhook::WebhookStatus;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -33,9 +34,9 @@ pub struct SiteLabels {
     status: String,
 }
 
-/// States of jobs.
+/// States of jobs, of webhooks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct JobLabels {
+pub struct StatusLabels {
     status: String,
 }
 
@@ -73,11 +74,17 @@ pub struct DeedLabels {
     deed: String,
 }
 
+/// What came of a delivery: `taken`, `refused`, `failed`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct ResultLabels {
+    result: String,
+}
+
 /// Everything that is counted.
 pub struct Metrics {
     registry: Registry,
     nodes: Family<NodeLabels, Gauge>,
-    jobs: Family<JobLabels, Gauge>,
+    jobs: Family<StatusLabels, Gauge>,
     sites: Family<SiteLabels, Gauge>,
     requests: Family<RequestLabels, Counter>,
     request_seconds: Family<RouteLabels, Histogram>,
@@ -89,6 +96,10 @@ pub struct Metrics {
     secret_requests: Family<SecretLabels, Counter>,
     secret_seconds: Family<DeedLabels, Histogram>,
     secret_store_up: Gauge,
+    webhooks: Family<StatusLabels, Gauge>,
+    webhook_deliveries: Family<ResultLabels, Counter>,
+    webhook_seconds: Histogram,
+    webhook_lag: Gauge,
 }
 
 impl Default for Metrics {
@@ -108,6 +119,10 @@ impl Default for Metrics {
             secret_requests: Family::default(),
             secret_seconds: Family::new_with_constructor(|| Histogram::new(REQUEST_SECONDS)),
             secret_store_up: Gauge::default(),
+            webhooks: Family::default(),
+            webhook_deliveries: Family::default(),
+            webhook_seconds: Histogram::new(REQUEST_SECONDS),
+            webhook_lag: Gauge::default(),
         };
         let registry = &mut metrics.registry;
         registry.register("lattice_nodes", "Nodes by their states", metrics.nodes.clone());
@@ -143,11 +158,32 @@ impl Default for Metrics {
             "1 while the secret store gives what it is asked for",
             metrics.secret_store_up.clone(),
         );
+        metrics.register_webhooks();
         metrics
     }
 }
 
 impl Metrics {
+    fn register_webhooks(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("lattice_webhooks", "Webhooks by their status", self.webhooks.clone());
+        registry.register(
+            "lattice_webhook_deliveries",
+            "Attempts to deliver an event, by what came of them",
+            self.webhook_deliveries.clone(),
+        );
+        registry.register(
+            "lattice_webhook_delivery_seconds",
+            "Time of one attempt to deliver an event",
+            self.webhook_seconds.clone(),
+        );
+        registry.register(
+            "lattice_webhook_lag_seconds",
+            "Age of the oldest event that an enabled webhook did not take",
+            self.webhook_lag.clone(),
+        );
+    }
+
     /// Counts an answered request.
     pub fn request(&self, method: &str, route: &str, status: u16, took: Duration) {
         let (method, route) = (method.to_owned(), route.to_owned());
@@ -184,6 +220,25 @@ impl Metrics {
         self.secret_store_up.set(i64::from(is_up));
     }
 
+    /// Counts an attempt to deliver an event.
+    pub fn webhook_delivery(&self, result: &'static str, took: Duration) {
+        self.webhook_seconds.observe(took.as_secs_f64());
+        self.webhook_deliveries.get_or_create(&ResultLabels { result: result.to_owned() }).inc();
+    }
+
+    /// Notes how many webhooks there are.
+    pub fn webhooks(&self, statuses: impl Iterator<Item = WebhookStatus>) {
+        self.webhooks.clear();
+        for status in statuses {
+            self.webhooks.get_or_create(&StatusLabels { status: status.to_string() }).inc();
+        }
+    }
+
+    /// Notes how old the oldest event is that was not taken.
+    pub fn webhook_lag(&self, lag: Duration) {
+        self.webhook_lag.set(clamp(lag.as_secs()));
+    }
+
     /// An event stream was opened; it is counted as closed when the guard is dropped.
     pub fn stream_opened(&self) -> StreamGuard {
         self.event_streams.inc();
@@ -199,7 +254,7 @@ impl Metrics {
         }
         self.jobs.clear();
         for (status, count) in jobs {
-            self.jobs.get_or_create(&JobLabels { status: status.to_string() }).set(clamp(*count));
+            self.jobs.get_or_create(&StatusLabels { status: status.to_string() }).set(clamp(*count));
         }
         self.outbox_seq.set(clamp(last.0));
     }
@@ -250,6 +305,9 @@ mod tests {
         metrics.heartbeats(5);
         metrics.secret_request("read", "sealed", Duration::from_millis(2));
         metrics.secret_store(true);
+        metrics.webhook_delivery("taken", Duration::from_millis(2));
+        metrics.webhooks([WebhookStatus::Enabled, WebhookStatus::GaveUp].into_iter());
+        metrics.webhook_lag(Duration::from_secs(7));
         let text = metrics.text();
         for line in [
             r#"lattice_nodes{status="active",availability="ready"} 7"#,
@@ -260,6 +318,10 @@ mod tests {
             r#"lattice_secret_requests_total{deed="read",result="sealed"} 1"#,
             r#"lattice_secret_request_seconds_count{deed="read"} 1"#,
             "lattice_secret_store_up 1",
+            r#"lattice_webhook_deliveries_total{result="taken"} 1"#,
+            "lattice_webhook_delivery_seconds_count 1",
+            r#"lattice_webhooks{status="gave_up"} 1"#,
+            "lattice_webhook_lag_seconds 7",
             "lattice_outbox_seq 9",
             "lattice_sensitive_wipe_failure_total 0",
         ] {

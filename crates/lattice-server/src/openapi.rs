@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use lattice_api::event::{BatchPayload, Event, JobPayload, NodePayload};
+use lattice_api::event::{BatchPayload, Event, JobPayload, NodePayload, WebhookPayload};
 use lattice_core::batch::BatchCause;
 use lattice_core::change::NodeAction;
+use lattice_core::webhook::WebhookCause;
 use serde_json::{Value, json};
 use strum::VariantArray;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -81,12 +82,14 @@ fn payload_schemas() -> BTreeMap<String, Value> {
         (NodePayload::name(), NodePayload::schema()),
         (JobPayload::name(), JobPayload::schema()),
         (BatchPayload::name(), BatchPayload::schema()),
+        (WebhookPayload::name(), WebhookPayload::schema()),
     ] {
         schemas.push((name.into_owned(), schema));
     }
     NodePayload::schemas(&mut schemas);
     JobPayload::schemas(&mut schemas);
     BatchPayload::schemas(&mut schemas);
+    WebhookPayload::schemas(&mut schemas);
     schemas.into_iter().map(|(name, schema)| (name, schema_value(&schema))).collect()
 }
 
@@ -96,6 +99,8 @@ fn payload_of(name: &str) -> Option<std::borrow::Cow<'static, str>> {
         ["node", _] => Some(NodePayload::name()),
         ["job", "changed"] | ["node", _, _] => Some(JobPayload::name()),
         ["onboarding", "batch", _] => Some(BatchPayload::name()),
+        ["webhook", "tested" | "test"] => None,
+        ["webhook", _] => Some(WebhookPayload::name()),
         _ => None,
     }
 }
@@ -117,7 +122,14 @@ pub fn event_names() -> Vec<(String, String)> {
         let about = "a batch of onboardings reached that point; the payload has its status and counts".to_owned();
         names.push((format!("onboarding.batch.{cause}"), about));
     }
+    for cause in WebhookCause::VARIANTS {
+        let about = "a webhook reached that point; the payload has its host, its events, its status and the reason";
+        names.push((format!("webhook.{cause}"), about.to_owned()));
+    }
     let rows = [
+        ("webhook.removed", "a webhook was removed"),
+        ("webhook.tested", "an operator had an event of its own posted to a webhook; the payload says what came back"),
+        ("webhook.test", "posted to a webhook by that test alone: its place is 0, and it is in no feed"),
         ("job.changed", "a job changed; the payload has its status, stage, attempt and failure"),
         ("site.created", "a site was created"),
         ("site.updated", "a site was changed, enabled or disabled"),

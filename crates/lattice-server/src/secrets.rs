@@ -1,10 +1,9 @@
 //! The secret store of a server: opened, counted, watched.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use lattice_controllers::SecretWatch;
-use lattice_core::ids::JobId;
+use lattice_controllers::{SecretOutage, SecretWatch, Watched};
 use lattice_core::time::Clock;
 use lattice_providers::secret::file::FileSecretStore;
 use lattice_providers::secret::vault::VaultStore;
@@ -13,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::clock::Stopwatch;
+use crate::http::Parts;
 use crate::metrics::Metrics;
 use crate::wiring::Options;
 
@@ -40,20 +40,42 @@ fn file(options: &Options) -> Result<FileSecretStore, SecretError> {
     Ok(file)
 }
 
-/// Tells when the secret store goes and comes back, and wakes the jobs that were resumed then.
-pub async fn watch(
-    mut watch: SecretWatch,
-    clock: Arc<dyn Clock>,
-    metrics: Arc<Metrics>,
-    wake: impl Fn(JobId) + Send,
-    stop: CancellationToken,
-) {
+/// What the last look at the secret store found, for whoever shows it.
+#[derive(Debug, Default)]
+pub struct SecretStanding(Mutex<Option<SecretOutage>>);
+
+impl SecretStanding {
+    /// The outage that lasts; none while the store gives secrets.
+    pub fn outage(&self) -> Option<SecretOutage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes what a look found.
+    pub fn note(&self, outage: Option<SecretOutage>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = outage;
+    }
+}
+
+/// Looks at the secret store as long as the server of that name runs: tells when it goes and comes back, and wakes the
+/// jobs that were resumed then.
+pub fn watch(parts: &Parts, server: String) -> impl Future<Output = ()> + Send + 'static {
+    let watch = SecretWatch::new(parts.store.clone(), Arc::clone(&parts.secrets), Arc::clone(&parts.ids), server);
+    let (metrics, standing) = (Arc::clone(&parts.metrics), Arc::clone(&parts.secret_standing));
+    let (clock, wake, stop) = (Arc::clone(&parts.clock), Arc::clone(&parts.wake), parts.stop.clone());
+    looks(watch, clock, stop, move |seen| {
+        metrics.secret_store(seen.outage.is_none());
+        standing.note(seen.outage);
+        seen.resumed.into_iter().for_each(|job| wake(job));
+    })
+}
+
+async fn looks(mut watch: SecretWatch, clock: Arc<dyn Clock>, stop: CancellationToken, tell: impl Fn(Watched) + Send) {
     loop {
         let pause = match watch.tick(clock.now()).await {
             Ok(seen) => {
-                metrics.secret_store(seen.is_up);
-                seen.resumed.into_iter().for_each(&wake);
-                seen.pause
+                let pause = seen.pause;
+                tell(seen);
+                pause
             }
             Err(error) => {
                 warn!(%error, "the watch over the secret store waits for the store");

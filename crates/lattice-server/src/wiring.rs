@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lattice_controllers::{Detector, Fleet, SecretWatch, expire_bootstraps};
+use lattice_controllers::{Detector, Fleet, expire_bootstraps};
 use lattice_core::actor::{Actor, Role};
 use lattice_core::change::{Change, Outcome};
 use lattice_core::command::Request;
@@ -16,8 +16,10 @@ use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::secret::{Secret, token_hash};
 use lattice_core::site::{Site, SiteProvider, SiteStatus};
 use lattice_core::time::Clock;
+use lattice_core::webhook::address::AddressPolicy;
 use lattice_providers::secret::SecretStore;
 use lattice_providers::secret::vault::VaultSettings;
+use lattice_providers::webhook::HttpSender;
 use lattice_store::{EventFilter, Store, StoreConfig};
 use lattice_workflow::bootstrap::{BootstrapConfig, manual_command};
 use lattice_workflow::driver::embedded::{DriverLimits, EmbeddedDriver, Waker};
@@ -39,6 +41,7 @@ use crate::live_work::RegistryWork;
 use crate::metrics::Metrics;
 use crate::prober::Prober;
 use crate::secrets;
+use crate::webhooks::{self, Courier};
 
 /// Events taken from the feed at once.
 const FEED_PAGE: usize = 1_000;
@@ -91,6 +94,8 @@ pub struct Options {
     pub agent_limits: Limits,
     /// Bounds of the API.
     pub http_limits: http::HttpLimits,
+    /// Where events may be posted to.
+    pub webhooks: AddressPolicy,
 }
 
 impl Default for Options {
@@ -116,6 +121,7 @@ impl Default for Options {
             agent_policy: AgentPolicy::default(),
             agent_limits: Limits::default(),
             http_limits: http::HttpLimits::default(),
+            webhooks: AddressPolicy::default(),
         }
     }
 }
@@ -144,6 +150,9 @@ pub enum StartError {
     /// The agent's binary cannot be given to new hosts.
     #[error(transparent)]
     AgentBinary(#[from] crate::agent_source::Unreadable),
+    /// Events cannot be posted: the system's certificates cannot be read.
+    #[error("webhooks cannot be delivered: {0}; install the system's certificates (ca-certificates)")]
+    Webhooks(String),
     /// An address cannot be listened on.
     #[error("{address} cannot be listened on: {source}; choose another address or end what uses it")]
     Listen {
@@ -165,6 +174,7 @@ impl StartError {
             | Self::Agents(_)
             | Self::Https(_)
             | Self::AgentBinary(_)
+            | Self::Webhooks(_)
             | Self::Listen { .. } => None,
         }
     }
@@ -251,11 +261,9 @@ impl Server {
 
         let loops = Loops { store: store.clone(), fleet, clock: clock.clone(), ids: ids.clone() };
         loops.spawn(&tasks, &stop, options.detector_interval, &metrics);
-        let watch = SecretWatch::new(store.clone(), Arc::clone(&secrets), Arc::clone(&ids), options.name.clone());
-        let resumed = wake.clone();
-        let wake_resumed = move |job| resumed.wake(job);
-        tasks.spawn(secrets::watch(watch, clock.clone(), metrics.clone(), wake_resumed, stop.clone()));
         let parts = http::Parts {
+            webhooks: Arc::new(HttpSender::new(options.webhooks.clone()).map_err(StartError::Webhooks)?),
+            secret_standing: Arc::default(),
             store: store.clone(),
             clock: Arc::clone(&clock),
             ids: Arc::clone(&ids),
@@ -269,6 +277,8 @@ impl Server {
             limits: options.http_limits,
             stop: stop.clone(),
         };
+        tasks.spawn(secrets::watch(&parts, options.name.clone()));
+        tasks.spawn(webhooks::deliver(Courier::of(&parts, options.name.clone()), stop.clone()));
         let api = serve_api(options.api_listen, options.api_tls.as_ref(), http::router(parts), &tasks, &stop).await?;
         info!(%api, agents = %listener.address(), "server started");
         Ok(Self { api, agents: listener.address(), store, metrics, stop, tasks, listener, driver, clock, ids })

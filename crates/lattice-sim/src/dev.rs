@@ -15,6 +15,7 @@ use lattice_core::node::{Availability, NodeState, Status};
 use lattice_core::secret::Secret;
 use lattice_core::site::SiteStatus;
 use lattice_core::time::{Clock, Timestamp};
+use lattice_core::webhook::address::AddressPolicy;
 use lattice_server::agent_api::Limits;
 use lattice_server::clock::{SystemClock, SystemIds};
 use lattice_server::wiring::{Options, Server, StartError};
@@ -308,6 +309,7 @@ fn options(config: &DevConfig) -> Options {
         agent_binary: config.agent_binary.clone(),
         agent_names: vec!["127.0.0.1".to_owned(), "localhost".to_owned()],
         name: "dev".to_owned(),
+        webhooks: AddressPolicy::of_trials(),
         // Each agent opens its next connection before it closes the last.
         agent_limits: Limits { connections: 100 + 2 * config.machines() as usize, ..Limits::default() },
         ..Options::default()

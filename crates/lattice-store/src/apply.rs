@@ -13,7 +13,7 @@ use crate::error::StoreError;
 use crate::sql::Value;
 use crate::table::{Kind, Table, Writes, col};
 use crate::{
-    audit, batch, credential, facts, feed, history, job, node, site, site_credential, site_detail, stage, task,
+    audit, batch, credential, facts, feed, history, job, node, site, site_credential, site_detail, stage, task, webhook,
 };
 
 /// Ops that were committed, each with the outcome that its repeat is answered with.
@@ -47,7 +47,8 @@ pub(crate) trait Transaction {
     fn lease(&mut self, name: &str) -> Result<HeldEpoch, StoreError>;
     /// Writes a row.
     fn put(&mut self, table: &'static Table, row: Vec<Value<'_>>, how: Put) -> Result<(), StoreError>;
-    /// Removes the row, which is there, of a table whose key is one column.
+    /// Removes the rows whose key begins with this value: the one row of a table whose key is one column, all rows that
+    /// belong to something else where it is two.
     fn remove(&mut self, table: &'static Table, key: Value<'_>) -> Result<(), StoreError>;
     /// Tells that a change was written, for backends that read only once for a whole batch.
     fn written(&mut self, change: &Change, before: Option<&Head>);
@@ -149,6 +150,7 @@ fn unmet_guard(tx: &mut impl Transaction, commit: &Commit) -> Result<Option<Outc
             Guard::SkuUnused { sku } => taken(tx, UniqueKey::NodeOfSku(sku.clone()), None)?,
             Guard::BatchGeneration { batch, have } => other_generation(tx, &RowKey::Batch(*batch), *have)?,
             Guard::TaskGeneration { task, have } => other_generation(tx, &RowKey::Task(*task), *have)?,
+            Guard::WebhookGeneration { webhook, have } => other_generation(tx, &RowKey::Webhook(*webhook), *have)?,
             Guard::Lease { name, epoch } => (tx.lease(name)? != Some(*epoch)).then_some(Outcome::Fenced),
             Guard::HostnameFree { hostname } => taken(tx, UniqueKey::Hostname(hostname.clone()), None)?,
             Guard::NoLiveJob { node } => taken(tx, UniqueKey::LiveJob(*node), None)?,
@@ -229,6 +231,8 @@ fn gives_up(commit: &Commit, change: &Change, taken: &Outcome) -> bool {
         | Change::PowerOverride(_)
         | Change::EnrollmentToken(_)
         | Change::ApiToken(_)
+        | Change::Webhook(_)
+        | Change::WebhookStep(_)
         | Change::Refusal { .. }
         | Change::Note { .. } => false,
     })
@@ -251,6 +255,7 @@ fn keeps(key: &UniqueKey, head: Option<&Head>) -> bool {
         | UniqueKey::EnrollmentHash(_)
         | UniqueKey::ApiHash(_)
         | UniqueKey::TaskKey(_)
+        | UniqueKey::WebhookName(_)
         | UniqueKey::LiveJob(_) => false,
     }
 }
@@ -298,17 +303,30 @@ fn put_change(
         Change::Removed(removed) => remove(tx, removed),
         Change::EnrollmentToken(row) => tx.put(&credential::ENROLLMENT_TOKENS, credential::enrollment_row(row), whole),
         Change::ApiToken(row) => tx.put(&credential::API_TOKENS, credential::api_row(row), whole),
+        Change::Webhook(change) => tx.put(&webhook::WEBHOOKS, webhook::row(&change.after), whole),
+        Change::WebhookStep(step) => {
+            tx.put(&webhook::WEBHOOK_PROGRESS, webhook::progress_row(&step.after), whole)?;
+            match &step.delivery {
+                Some(delivery) => {
+                    let row = webhook::delivery_row(step.after.webhook, delivery);
+                    tx.put(&webhook::WEBHOOK_DELIVERIES, row, Put::Insert)
+                }
+                None => Ok(()),
+            }
+        }
         Change::Refusal { .. } | Change::Note { .. } => Ok(()),
     }
 }
 
 fn remove(tx: &mut impl Transaction, removed: &Removed) -> Result<(), StoreError> {
-    let table = match removed {
-        Removed::Site(_) => &site::SITES,
-        Removed::Sku(_) => &site::SKUS,
-        Removed::Profile(_) => &site_detail::PROFILES,
-        Removed::PowerOverride(_) => &site_detail::OVERRIDES,
-        Removed::Roce(_) => &site_detail::ROCE,
+    // The row itself, then what belongs to it alone.
+    let tables: &[&'static Table] = match removed {
+        Removed::Site(_) => &[&site::SITES, &site_credential::SITE_CREDENTIALS],
+        Removed::Sku(_) => &[&site::SKUS],
+        Removed::Profile(_) => &[&site_detail::PROFILES],
+        Removed::PowerOverride(_) => &[&site_detail::OVERRIDES],
+        Removed::Roce(_) => &[&site_detail::ROCE],
+        Removed::Webhook(_) => &[&webhook::WEBHOOKS, &webhook::WEBHOOK_PROGRESS, &webhook::WEBHOOK_DELIVERIES],
     };
     let key = match removed_row(removed).0 {
         RowKey::Sku(name) => Value::owned(name),
@@ -322,8 +340,9 @@ fn remove(tx: &mut impl Transaction, removed: &Removed) -> Result<(), StoreError
         RowKey::Roce(id) => Value::Id(id.uuid()),
         RowKey::EnrollmentToken(id) => Value::Id(id.uuid()),
         RowKey::ApiToken(id) => Value::Id(id.uuid()),
+        RowKey::Webhook(id) | RowKey::WebhookProgress(id) => Value::Id(id.uuid()),
     };
-    tx.remove(table, key)
+    tables.iter().try_for_each(|table| tx.remove(table, key.clone()))
 }
 
 fn count(chain: &mut Chain, change: &NodeChange, head: Option<&Head>) {

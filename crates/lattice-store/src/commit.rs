@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use lattice_core::change::{Change, Commit, Derived, Guard, Removed, derive};
 use lattice_core::ids::{
     ApiTokenId, BatchId, Generation, JobId, LeaseEpoch, NodeId, OverrideId, ProfileId, RoceId, SiteId, TaskId, TokenId,
+    WebhookId,
 };
 use lattice_core::node::{NodeState, Status};
 use lattice_core::site::PowerSelector;
@@ -27,6 +28,8 @@ pub(crate) enum RowKey {
     Roce(RoceId),
     EnrollmentToken(TokenId),
     ApiToken(ApiTokenId),
+    Webhook(WebhookId),
+    WebhookProgress(WebhookId),
 }
 
 impl std::fmt::Display for RowKey {
@@ -44,6 +47,8 @@ impl std::fmt::Display for RowKey {
             Self::Roce(id) => write!(f, "RoCE assignment {id}"),
             Self::EnrollmentToken(id) => write!(f, "enrollment_token {id}"),
             Self::ApiToken(id) => write!(f, "api_token {id}"),
+            Self::Webhook(id) => write!(f, "webhook {id}"),
+            Self::WebhookProgress(id) => write!(f, "progress of webhook {id}"),
         }
     }
 }
@@ -77,6 +82,8 @@ pub(crate) enum UniqueKey {
     ApiHash(String),
     /// The idempotency key of a task.
     TaskKey(String),
+    /// A webhook's name.
+    WebhookName(String),
     /// The live job of a node; only [`Guard::NoLiveJob`] asks for it.
     LiveJob(NodeId),
 }
@@ -101,6 +108,7 @@ impl std::fmt::Display for UniqueKey {
             Self::EnrollmentHash(_) => f.write_str("enrollment token hash"),
             Self::ApiHash(_) => f.write_str("api token hash"),
             Self::TaskKey(key) => write!(f, "task key {key}"),
+            Self::WebhookName(name) => write!(f, "webhook name {name}"),
             Self::LiveJob(node) => write!(f, "live job of node {node}"),
         }
     }
@@ -160,6 +168,7 @@ impl Prepared {
                 Guard::SkuUnused { sku } => drop(needs.keys.insert(UniqueKey::NodeOfSku(sku.clone()))),
                 Guard::BatchGeneration { batch, .. } => drop(needs.rows.insert(RowKey::Batch(*batch))),
                 Guard::TaskGeneration { task, .. } => drop(needs.rows.insert(RowKey::Task(*task))),
+                Guard::WebhookGeneration { webhook, .. } => drop(needs.rows.insert(RowKey::Webhook(*webhook))),
                 Guard::Lease { name, .. } => drop(needs.leases.insert(name.clone())),
                 Guard::HostnameFree { hostname } => drop(needs.keys.insert(UniqueKey::Hostname(hostname.clone()))),
                 Guard::NoLiveJob { node } => drop(needs.keys.insert(UniqueKey::LiveJob(*node))),
@@ -206,6 +215,8 @@ pub(crate) fn guarded(change: &Change) -> Option<(RowKey, Generation)> {
         }
         Change::EnrollmentToken(token) => Some((RowKey::EnrollmentToken(token.id), token.generation)),
         Change::ApiToken(token) => Some((RowKey::ApiToken(token.id), token.generation)),
+        Change::Webhook(change) => Some((RowKey::Webhook(change.after.id), change.after.generation)),
+        Change::WebhookStep(step) => Some((RowKey::WebhookProgress(step.after.webhook), step.after.generation)),
         Change::HostFacts { .. } | Change::ProviderState(_) | Change::Refusal { .. } | Change::Note { .. } => None,
     }
 }
@@ -218,6 +229,7 @@ pub(crate) fn removed_row(removed: &Removed) -> (RowKey, Generation) {
         Removed::Profile(profile) => (RowKey::Profile(profile.id), profile.generation),
         Removed::PowerOverride(one) => (RowKey::PowerOverride(one.id), one.generation),
         Removed::Roce(row) => (RowKey::Roce(row.id), row.generation),
+        Removed::Webhook(one) => (RowKey::Webhook(one.id), one.generation),
     }
 }
 
@@ -249,11 +261,15 @@ pub(crate) fn unique_keys(change: &Change) -> Vec<(UniqueKey, String)> {
         Change::Task(change) if change.before.is_none() => {
             vec![(UniqueKey::TaskKey(change.after.key.clone()), change.after.id.to_string())]
         }
+        Change::Webhook(change) => {
+            vec![(UniqueKey::WebhookName(change.after.name.clone()), change.after.id.to_string())]
+        }
         Change::Job(_)
         | Change::Batch(_)
         | Change::Task(_)
         | Change::SiteCredential { .. }
         | Change::Sku(_)
+        | Change::WebhookStep(_)
         | Change::HostFacts { .. }
         | Change::ProviderState(_)
         | Change::Removed(_)
@@ -288,7 +304,9 @@ fn written(change: &Change) -> Option<String> {
         | Change::Roce(_)
         | Change::Removed(_)
         | Change::EnrollmentToken(_)
-        | Change::ApiToken(_) => guarded(change).map(|(key, _)| key.to_string()),
+        | Change::ApiToken(_)
+        | Change::Webhook(_)
+        | Change::WebhookStep(_) => guarded(change).map(|(key, _)| key.to_string()),
         Change::Refusal { .. } | Change::Note { .. } => None,
     }
 }
@@ -338,6 +356,10 @@ fn false_story(change: &Change) -> Option<Invalid> {
             let before = change.before.map(|status| status.to_string());
             (format!("task {}", change.after.id), change.after.generation, before)
         }
+        Change::Webhook(change) => {
+            let before = change.before.map(|status| status.to_string());
+            (format!("webhook {}", change.after.id), change.after.generation, before)
+        }
         Change::HostFacts { .. }
         | Change::ProviderState(_)
         | Change::Site(_)
@@ -349,6 +371,7 @@ fn false_story(change: &Change) -> Option<Invalid> {
         | Change::Removed(_)
         | Change::EnrollmentToken(_)
         | Change::ApiToken(_)
+        | Change::WebhookStep(_)
         | Change::Refusal { .. }
         | Change::Note { .. } => return None,
     };

@@ -28,6 +28,7 @@ mod stage;
 mod store;
 mod table;
 mod task;
+mod webhook;
 
 pub use audit::{AuditBroken, AuditEntry, AuditSummary, audit_verify};
 pub use backup::{BackupSummary, check_backup, restore};

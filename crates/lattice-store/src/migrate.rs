@@ -18,6 +18,7 @@ pub(crate) const SQLITE: &[Migration] = &[
     Migration { version: 3, sql: include_str!("../migrations/sqlite/0003_batches.sql") },
     Migration { version: 4, sql: include_str!("../migrations/sqlite/0004_site_credentials.sql") },
     Migration { version: 5, sql: include_str!("../migrations/sqlite/0005_tasks.sql") },
+    Migration { version: 6, sql: include_str!("../migrations/sqlite/0006_webhooks.sql") },
 ];
 
 /// Steps of the PostgreSQL schema; the same versions mean the same tables.
@@ -27,6 +28,7 @@ pub(crate) const POSTGRES: &[Migration] = &[
     Migration { version: 3, sql: include_str!("../migrations/postgres/0003_batches.sql") },
     Migration { version: 4, sql: include_str!("../migrations/postgres/0004_site_credentials.sql") },
     Migration { version: 5, sql: include_str!("../migrations/postgres/0005_tasks.sql") },
+    Migration { version: 6, sql: include_str!("../migrations/postgres/0006_webhooks.sql") },
 ];
 
 /// Steps that a schema at `have` still needs.

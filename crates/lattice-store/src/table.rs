@@ -16,6 +16,7 @@ use crate::site_detail::{OVERRIDES, PROFILES, ROCE};
 use crate::sql::{Reader, Value};
 use crate::stage::STAGE_EVENTS;
 use crate::task::TASKS;
+use crate::webhook::{WEBHOOK_DELIVERIES, WEBHOOK_PROGRESS, WEBHOOKS};
 
 /// Type of a column, as both backends know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,6 +166,9 @@ pub(crate) const ALL: &[&Table] = &[
     &ROCE,
     &ENROLLMENT_TOKENS,
     &API_TOKENS,
+    &WEBHOOKS,
+    &WEBHOOK_PROGRESS,
+    &WEBHOOK_DELIVERIES,
     &HOST_FACTS,
     &PROVIDER_STATES,
     &OUTBOX,

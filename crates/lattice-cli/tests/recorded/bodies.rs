@@ -272,3 +272,29 @@ pub fn batch(status: &str, done: u64, running: u64, stopped: u64) -> Value {
         "actions": ["pause", "cancel"], "correlation_id": "0190c2a4-9999-7c3a-9b1f-2f6d1c0a5e19",
     })
 }
+
+/// A webhook's id.
+pub const WEBHOOK: &str = "0190c2a4-2222-7c3a-9b1f-2f6d1c0a5e14";
+
+/// A webhook that takes what it gets.
+pub fn webhook() -> Value {
+    json!({
+        "id": WEBHOOK, "name": "ticketing", "url": "https://hooks.example/lattice", "events": ["node.*", "job.changed"],
+        "status": "enabled", "status_reason": "", "status_since": "2026-11-21T08:00:00.000Z", "waiting": 0,
+        "failed": 0, "delivered_at": "2026-11-21T09:15:02.000Z", "attempts": 4711,
+        "created_by": {"name": "mara", "role": "platform_admin"}, "created_at": "2026-11-21T08:00:00.000Z",
+        "updated_at": "2026-11-21T08:00:00.000Z", "generation": 3,
+    })
+}
+
+/// A webhook that was given up.
+pub fn given_up() -> Value {
+    with(
+        webhook(),
+        json!({
+            "name": "paging", "site": "dc1", "status": "gave_up", "waiting": 12, "failed": 290,
+            "status_reason": "it took nothing for 24 h 0 min (290 attempts): answered 503",
+            "failing_since": "2026-11-20T09:00:00.000Z", "last_error": "answered 503",
+        }),
+    )
+}

@@ -14,6 +14,7 @@ use crate::node::NodeState;
 use crate::site::{PowerOverride, RoceRow, Site, SiteProfile, SiteProvider};
 use crate::sku::Sku;
 use crate::time::Timestamp;
+use crate::webhook::{Webhook, WebhookChange};
 
 /// One row of a node's history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,7 +101,8 @@ pub fn derive(commit: &Commit, change: &Change) -> Derived {
         Change::Job(change) => job(commit, change),
         Change::Batch(change) => batch(commit, change),
         Change::Task(change) => task(commit, change),
-        Change::HostFacts { .. } | Change::ProviderState(_) => Derived::default(),
+        Change::HostFacts { .. } | Change::ProviderState(_) | Change::WebhookStep(_) => Derived::default(),
+        Change::Webhook(change) => webhook(commit, change),
         Change::Site(site) => {
             let action = created_or_updated("site", site.generation.0);
             row(commit, Resource::Site(site.id), action, Value::Null, site_picture(site))
@@ -133,6 +135,7 @@ pub fn derive(commit: &Commit, change: &Change) -> Derived {
                     (Resource::Site(one.site), "site.power_override.removed", override_picture(one))
                 }
                 Removed::Roce(one) => (Resource::Site(one.site), "site.roce_removed", roce_picture(one)),
+                Removed::Webhook(one) => (Resource::Webhook(one.id), "webhook.removed", webhook_picture(one)),
             };
             let mut derived = row(commit, resource, action.to_owned(), before.clone(), Value::Null);
             for event in &mut derived.events {
@@ -248,6 +251,7 @@ fn row(commit: &Commit, resource: Resource, action: String, before: Value, after
         | Resource::Sku(_)
         | Resource::EnrollmentToken(_)
         | Resource::ApiToken(_)
+        | Resource::Webhook(_)
         | Resource::System(_) => None,
     };
     let events = vec![event(commit, &resource, action.clone(), node, after.clone())];
@@ -330,6 +334,20 @@ fn task(commit: &Commit, change: &TaskChange) -> Derived {
     let events = vec![event(commit, &resource, action.clone(), Some(after.node), picture.clone())];
     let audit = change.cause.is_audited().then(|| audit(commit, &resource, action, before, picture));
     Derived { history: None, audit, events }
+}
+
+fn webhook(commit: &Commit, change: &WebhookChange) -> Derived {
+    let before = change.before.map_or(Value::Null, |status| json!({"status": status}));
+    let picture = webhook_picture(&change.after);
+    row(commit, Resource::Webhook(change.after.id), format!("webhook.{}", change.cause), before, picture)
+}
+
+/// Without its address but for the host: paths and queries may hold secrets of the receiver.
+fn webhook_picture(one: &Webhook) -> Value {
+    json!({
+        "name": one.name, "host": one.host(), "events": one.events, "site": one.site,
+        "status": one.status, "reason": one.status_reason,
+    })
 }
 
 /// The domain event of a job's milestone, by what it is for. spec: S5 8.0

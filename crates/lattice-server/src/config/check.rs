@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use lattice_core::webhook::address::AddressPolicy;
 use toml::{Table, Value};
 
 use super::{BackendKind, Config, ConfigProblem, SecretRef};
@@ -49,6 +50,9 @@ pub(super) fn values(config: &Config) -> Vec<ConfigProblem> {
     http(config, &mut problems);
     problems.extend(super::secrets::check(&config.secrets));
     agents(config, &mut problems);
+    if let Err(range) = AddressPolicy::of_ranges(&config.webhooks.allow) {
+        problems.push(problem("webhooks.allow", format!("`{range}` is not a range"), "give some such as 10.1.0.0/16"));
+    }
     problems
 }
 

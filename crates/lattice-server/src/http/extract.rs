@@ -266,7 +266,7 @@ fn conflict(resource: &str, have: &str) -> Refusal {
         return Refusal::new(Code::Taken, format!("{resource} is taken by node {have}"))
             .next(NextAction::run(format!("lattice explain node {have}"), "says what that node is"));
     }
-    let is_key = ["profile name", "power override by", "RoCE address", "node of"];
+    let is_key = ["webhook name", "profile name", "power override by", "RoCE address", "node of"];
     if is_key.iter().any(|key| resource.starts_with(key)) {
         return Refusal::new(Code::Taken, format!("{resource} is taken by {have}"));
     }

@@ -7,11 +7,14 @@ use axum::Json;
 use axum::extract::State;
 use lattice_api::explanation::Subject;
 use lattice_api::fleet::{Fleet, FleetCount, Incident, Severity, StageStats, StageStatsList};
+use lattice_controllers::SecretOutage;
 use lattice_core::explain::NextAction;
 use lattice_core::ids::{NodeId, SiteId};
 use lattice_core::job::{Job, JobStatus, StageName};
 use lattice_core::node::{Availability, DownCause, HoldKind, Node, NodeState, Status};
 use lattice_core::time::{Timestamp, human};
+use lattice_core::webhook::WebhookStatus;
+use lattice_core::webhook::delivery::SHOWN_AFTER;
 use lattice_store::{JobFilter, NodeFilter, NodeSort, PAGE_MAX, PageRequest};
 use strum::VariantArray;
 
@@ -86,6 +89,8 @@ async fn attention(app: &App, now: Timestamp) -> Answer<Vec<Incident>> {
         incidents.push(of_job(&job, site, now));
     }
     incidents.extend(of_nodes(app, &explained, now).await?);
+    incidents.extend(of_webhooks(app, now).await?);
+    incidents.extend(app.secret_standing.outage().map(|outage| of_outage(outage, now)));
     incidents.sort_by_key(|incident| (std::cmp::Reverse(incident.severity), incident.since));
     incidents.truncate(INCIDENTS);
     Ok(incidents)
@@ -225,6 +230,62 @@ async fn of_node(app: &App, node: Node, now: Timestamp) -> Answer<Incident> {
         next: said.next_actions.into_iter().next().unwrap_or_else(|| look_at(&node.hostname)),
         subjects: vec![said.subject],
     })
+}
+
+/// Webhooks that were given up, and those that take nothing for a while.
+async fn of_webhooks(app: &App, now: Timestamp) -> Answer<Vec<Incident>> {
+    let mut incidents = Vec::new();
+    for webhook in app.store.webhooks().await? {
+        let progress = app.store.webhook_progress(webhook.id).await?;
+        let failing_since = progress.as_ref().and_then(|progress| progress.failing_since);
+        let (severity, since, said) = match (webhook.status, failing_since) {
+            (WebhookStatus::GaveUp, _) => (Severity::Critical, webhook.status_since, webhook.status_reason.clone()),
+            (WebhookStatus::Enabled, Some(since)) if now.since(since) >= SHOWN_AFTER => {
+                let said = progress.and_then(|progress| progress.last_error);
+                (Severity::Warning, since, said.unwrap_or_default())
+            }
+            (WebhookStatus::Enabled | WebhookStatus::Disabled, _) => continue,
+        };
+        let name = &webhook.name;
+        let (mark, title, next) = match severity {
+            Severity::Critical => (
+                webhook.status.to_string(),
+                format!("webhook {name} gets no events any more"),
+                NextAction::run(format!("lattice webhook enable {name}"), "it goes on where it stopped"),
+            ),
+            Severity::Warning => (
+                "failing".to_owned(),
+                format!("webhook {name} takes no events"),
+                NextAction::run(format!("lattice webhook test {name}"), "posts one now, and says what came back"),
+            ),
+        };
+        incidents.push(Incident {
+            severity,
+            subjects: vec![Subject { kind: "webhook".to_owned(), id: webhook.id.to_string(), name: name.clone() }],
+            title,
+            mark,
+            evidence: vec![said, format!("its events wait at {}", webhook.host())],
+            since,
+            age_ms: millis(now.since(since)),
+            next: next.into(),
+        });
+    }
+    Ok(incidents)
+}
+
+/// The secret store is away: nothing that needs a secret goes on.
+fn of_outage(outage: SecretOutage, now: Timestamp) -> Incident {
+    let fix = outage.remedy.unwrap_or_else(|| "look at the secret store".to_owned());
+    Incident {
+        severity: Severity::Critical,
+        subjects: vec![Subject { kind: "system".to_owned(), id: "secrets".to_owned(), name: "secrets".to_owned() }],
+        title: "the secret store gives no secrets".to_owned(),
+        mark: outage.cause.to_owned(),
+        evidence: vec![outage.why, "what it stopped goes on by itself once it is back".to_owned()],
+        since: outage.since,
+        age_ms: millis(now.since(outage.since)),
+        next: NextAction::Fix { what: fix }.into(),
+    }
 }
 
 /// How long stages have taken.

@@ -9,6 +9,7 @@ use axum::Router;
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, on};
 use http::Method;
+use lattice_api::page::Page;
 use lattice_core::actor::Role;
 use utoipa::openapi::path::{HttpMethod, Operation, ParameterBuilder, ParameterIn};
 use utoipa::openapi::request_body::RequestBodyBuilder;
@@ -145,7 +146,21 @@ impl Route {
     /// The same, answering this JSON body.
     #[must_use]
     pub fn answers<A: ToSchema>(mut self, status: u16, description: &str) -> Self {
-        let content = ContentBuilder::new().schema(Some(self.schema::<A>())).build();
+        let schema = self.schema::<A>();
+        self.answers_as(schema, status, description)
+    }
+
+    /// The same, answering a page of these. Each kind of page has a name of its own: they differ in their rows.
+    #[must_use]
+    pub fn answers_page<A: ToSchema>(mut self, description: &str) -> Self {
+        self.schema::<A>();
+        let name = format!("PageOf{}", A::name());
+        self.schemas.push((name.clone(), Page::<A>::schema()));
+        self.answers_as(RefOr::Ref(Ref::from_schema_name(name)), 200, description)
+    }
+
+    fn answers_as(mut self, schema: RefOr<Schema>, status: u16, description: &str) -> Self {
+        let content = ContentBuilder::new().schema(Some(schema)).build();
         let response = ResponseBuilder::new().description(description).content("application/json", content).build();
         self.operation.responses.responses.insert(status.to_string(), RefOr::T(response));
         self

@@ -16,7 +16,7 @@ use lattice_api::node::{
     Timeline,
 };
 use lattice_api::onboarding::{CreateOnboarding, OnboardingAccepted, OnboardingView};
-use lattice_api::page::{Page, PageQuery};
+use lattice_api::page::PageQuery;
 use lattice_api::power_override::{CreatePowerOverride, PatchPowerOverride, PowerOverrideView};
 use lattice_api::profile::{CreateProfile, PatchProfile, ProfileView};
 use lattice_api::roce::{PutRoce, RoceAnswer, RoceQuery, RoceView};
@@ -25,12 +25,16 @@ use lattice_api::site::{CreateSite, PatchSite, ProbeAnswer, SiteCalls, SiteCrede
 use lattice_api::sku::{CreateSku, PatchSku, Sku};
 use lattice_api::sse::EVENT_STREAM;
 use lattice_api::token::{CreateToken, CreatedToken, TokenView, WhoAmI};
+use lattice_api::webhook::{
+    CreateWebhook, Delivery, DisableWebhook, EnableWebhook, PatchWebhook, RotateWebhookKey, WebhookTest, WebhookView,
+    WebhookWithKey,
+};
 use lattice_core::actor::Role;
 
 use super::surface::{Access, Route, Surface};
 use super::{
     audit, backup, batches, events, fleet, holds, jobs, node_verbs, nodes, onboardings, power_overrides, profiles,
-    roce, server, site_credentials, sites, skus, timeline, tokens,
+    roce, server, site_credentials, sites, skus, timeline, tokens, webhooks,
 };
 use crate::metrics::OPENMETRICS;
 
@@ -43,7 +47,7 @@ const ADMIN: Access = Access::Least(Role::PlatformAdmin);
 pub fn surface() -> Surface {
     let surface = Surface::default();
     let surface = site_routes(sku_routes(node_writes(node_reads(surface))));
-    server_routes(admin_routes(job_routes(batch_routes(onboarding_routes(surface)))))
+    server_routes(webhook_routes(admin_routes(job_routes(batch_routes(onboarding_routes(surface))))))
 }
 
 fn node_reads(surface: Surface) -> Surface {
@@ -51,7 +55,7 @@ fn node_reads(surface: Surface) -> Surface {
         .route(
             Route::get("/api/v1/admin/nodes", READ, "Nodes, by hostname")
                 .query::<NodeQuery>()
-                .answers::<Page<NodeRow>>(200, "One page"),
+                .answers_page::<NodeRow>("One page"),
             nodes::list,
         )
         .route(
@@ -67,7 +71,7 @@ fn node_reads(surface: Surface) -> Surface {
         .route(
             Route::get("/api/v1/admin/nodes/{id}/history", READ, "Changes of a node, newest first")
                 .query::<PageQuery>()
-                .answers::<Page<HistoryEntry>>(200, "One page"),
+                .answers_page::<HistoryEntry>("One page"),
             timeline::history,
         )
         .route(
@@ -84,13 +88,13 @@ fn node_reads(surface: Surface) -> Surface {
         )
         .route(
             Route::get("/api/v1/admin/nodes/{id}/holds", READ, "Holds of a node")
-                .answers::<Page<HoldView>>(200, "All of them"),
+                .answers_page::<HoldView>("All of them"),
             holds::of_node,
         )
         .route(
             Route::get("/api/v1/admin/holds", READ, "Holds of all nodes")
                 .query::<PageQuery>()
-                .answers::<Page<HoldView>>(200, "One page of nodes, with the holds of each"),
+                .answers_page::<HoldView>("One page of nodes, with the holds of each"),
             holds::list,
         )
 }
@@ -140,7 +144,7 @@ fn sku_routes(surface: Surface) -> Surface {
         .route(
             Route::get("/api/v1/admin/skus", READ, "SKUs, by name")
                 .query::<PageQuery>()
-                .answers::<Page<Sku>>(200, "One page"),
+                .answers_page::<Sku>("One page"),
             skus::list,
         )
         .route(
@@ -181,9 +185,7 @@ fn site_routes(surface: Surface) -> Surface {
     ] {
         surface = surface
             .route(
-                Route::get(root, READ, "Sites, by name")
-                    .query::<PageQuery>()
-                    .answers::<Page<SiteView>>(200, "One page"),
+                Route::get(root, READ, "Sites, by name").query::<PageQuery>().answers_page::<SiteView>("One page"),
                 sites::list,
             )
             .route(
@@ -262,7 +264,7 @@ fn profile_routes(surface: Surface, all: &'static str, one: &'static str) -> Sur
         .route(
             Route::get(all, READ, "Profiles of a MAAS site, by name")
                 .query::<PageQuery>()
-                .answers::<Page<ProfileView>>(200, "One page"),
+                .answers_page::<ProfileView>("One page"),
             profiles::list,
         )
         .route(
@@ -293,7 +295,7 @@ fn override_routes(surface: Surface, all: &'static str, one: &'static str) -> Su
         .route(
             Route::get(all, READ, "Power-credential overrides of a MAAS site, oldest first")
                 .query::<PageQuery>()
-                .answers::<Page<PowerOverrideView>>(200, "One page"),
+                .answers_page::<PowerOverrideView>("One page"),
             power_overrides::list,
         )
         .route(
@@ -323,7 +325,7 @@ fn roce_routes(surface: Surface, all: &'static str, one: &'static str) -> Surfac
         .route(
             Route::get(all, READ, "RoCE assignments of a MAAS site, by host and interface")
                 .query::<RoceQuery>()
-                .answers::<Page<RoceView>>(200, "One page"),
+                .answers_page::<RoceView>("One page"),
             roce::list,
         )
         .route(
@@ -340,7 +342,7 @@ fn onboarding_routes(surface: Surface) -> Surface {
         .route(
             Route::get("/api/v1/admin/onboardings", READ, "Onboardings, newest first")
                 .query::<JobQuery>()
-                .answers::<Page<JobRow>>(200, "One page"),
+                .answers_page::<JobRow>("One page"),
             onboardings::list,
         )
         .route(
@@ -367,7 +369,7 @@ fn batch_routes(surface: Surface) -> Surface {
         .route(
             Route::get("/api/v1/admin/onboardings/batch", READ, "Batches of onboardings, newest first")
                 .query::<BatchQuery>()
-                .answers::<Page<BatchRow>>(200, "One page"),
+                .answers_page::<BatchRow>("One page"),
             batches::list,
         )
         .route(
@@ -389,7 +391,7 @@ fn batch_routes(surface: Surface) -> Surface {
         .route(
             Route::get("/api/v1/admin/onboardings/batch/{id}/log", READ, "What happened to its machines, newest first")
                 .query::<BatchLogQuery>()
-                .answers::<Page<BatchLogLine>>(200, "One page"),
+                .answers_page::<BatchLogLine>("One page"),
             batches::log,
         )
         .route(
@@ -405,7 +407,7 @@ fn job_routes(surface: Surface) -> Surface {
         .route(
             Route::get("/api/v1/admin/jobs", READ, "Jobs, newest first")
                 .query::<JobQuery>()
-                .answers::<Page<JobRow>>(200, "One page"),
+                .answers_page::<JobRow>("One page"),
             jobs::list,
         )
         .route(
@@ -444,7 +446,7 @@ fn admin_routes(surface: Surface) -> Surface {
         .route(
             Route::get("/api/v1/admin/audit", ADMIN, "The audit, newest first")
                 .query::<AuditQuery>()
-                .answers::<Page<AuditEntry>>(200, "One page"),
+                .answers_page::<AuditEntry>("One page"),
             audit::list,
         )
         .route(
@@ -465,7 +467,7 @@ fn admin_routes(surface: Surface) -> Surface {
         .route(
             Route::get("/api/v1/admin/tokens", ADMIN, "API tokens, newest first")
                 .query::<PageQuery>()
-                .answers::<Page<TokenView>>(200, "One page"),
+                .answers_page::<TokenView>("One page"),
             tokens::list,
         )
         .route(
@@ -478,6 +480,69 @@ fn admin_routes(surface: Surface) -> Surface {
             Route::delete("/api/v1/admin/tokens/{id}", ADMIN, "Revoke an API token")
                 .answers::<TokenView>(200, "The token"),
             tokens::revoke,
+        )
+}
+
+fn webhook_routes(surface: Surface) -> Surface {
+    surface
+        .route(
+            Route::get("/api/v1/admin/webhooks", ADMIN, "Webhooks, by name").answers_page::<WebhookView>("All of them"),
+            webhooks::list,
+        )
+        .route(
+            Route::post("/api/v1/admin/webhooks", ADMIN, "Create a webhook; its key is shown this once")
+                .takes::<CreateWebhook>()
+                .answers::<WebhookWithKey>(201, "The webhook and its key"),
+            webhooks::create,
+        )
+        .route(
+            Route::get("/api/v1/admin/webhooks/{id}", ADMIN, "A webhook, by id or name")
+                .answers::<WebhookView>(200, "The webhook"),
+            webhooks::get,
+        )
+        .route(
+            Route::patch("/api/v1/admin/webhooks/{id}", ADMIN, "Change name, address, events or site of a webhook")
+                .takes::<PatchWebhook>()
+                .answers::<WebhookView>(200, "The webhook"),
+            webhooks::patch,
+        )
+        .route(
+            Route::delete("/api/v1/admin/webhooks/{id}", ADMIN, "Remove a webhook with its keys and deliveries")
+                .answers::<Gone>(200, "What was removed"),
+            webhooks::remove,
+        )
+        .route(
+            Route::get("/api/v1/admin/webhooks/{id}/deliveries", ADMIN, "The last deliveries, newest first")
+                .query::<PageQuery>()
+                .answers_page::<Delivery>("Those that are kept"),
+            webhooks::deliveries,
+        )
+        .route(
+            Route::post("/api/v1/admin/webhooks/{id}/test", ADMIN, "Post an event of its own to the receiver, now")
+                .answers::<WebhookTest>(200, "What came of it"),
+            webhooks::test,
+        )
+        .route(
+            Route::post("/api/v1/admin/webhooks/{id}/enable", ADMIN, "Let a webhook get events again, at once")
+                .takes::<EnableWebhook>()
+                .answers::<WebhookView>(200, "The webhook"),
+            webhooks::enable,
+        )
+        .route(
+            Route::post("/api/v1/admin/webhooks/{id}/disable", ADMIN, "Keep events from a webhook")
+                .takes::<DisableWebhook>()
+                .answers::<WebhookView>(200, "The webhook"),
+            webhooks::disable,
+        )
+        .route(
+            Route::post(
+                "/api/v1/admin/webhooks/{id}/rotate-secret",
+                ADMIN,
+                "Give a webhook a new key, shown this once",
+            )
+            .takes::<RotateWebhookKey>()
+            .answers::<WebhookWithKey>(200, "The webhook and its new key"),
+            webhooks::rotate,
         )
 }
 

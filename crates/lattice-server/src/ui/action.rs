@@ -215,6 +215,8 @@ fn label_of(call: &ApiCall) -> Option<(String, Manner)> {
             let (label, _, manner) = action_words(action);
             Some((label.to_owned(), manner))
         }
+        ["webhooks", _, "enable"] => Some(("Enable".to_owned(), Manner::Plain)),
+        ["webhooks", _, "test"] => Some(("Test".to_owned(), Manner::Plain)),
         ["sites", _, "probe"] => Some(("Probe".to_owned(), Manner::Plain)),
         ["sites", name] => Some((format!("Enable {name}"), Manner::Plain)),
         _ => None,

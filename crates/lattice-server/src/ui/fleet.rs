@@ -246,6 +246,7 @@ fn link(subject: &Subject) -> Option<SubjectLink> {
         "node" => format!("/ui/nodes/{}", subject.id),
         "job" => format!("/ui/jobs/{}", subject.id),
         "site" => format!("/ui/sites#site-{}", subject.name),
+        "webhook" => format!("/ui/webhooks/{}", subject.id),
         _ => return None,
     };
     let name = if subject.kind == "job" { format!("job of {}", subject.name) } else { subject.name.clone() };

@@ -29,12 +29,13 @@ use super::shell::{Section, Shell, query};
 use super::site::{self, SitePage, SiteParts};
 use super::sites::SitesPage;
 use super::statics::{CONTENT_SECURITY_POLICY, FILES};
+use super::webhooks::{WebhookPage, WebhooksPage};
 use crate::auth::authenticate;
 use crate::error::{Answer, Refusal};
 use crate::http::extract::Query;
 use crate::http::{
     App, audit as audits, batches as batch_list, fleet as fleets, jobs as job_list, nodes, power_overrides, profiles,
-    roce, sites as site_list, timeline,
+    roce, sites as site_list, timeline, webhooks as webhook_list,
 };
 
 /// The script asks for the changing part alone.
@@ -335,6 +336,38 @@ pub async fn site(visit: Visit, path: MatchedPath, Path(name): Path<String>) -> 
         .await
 }
 
+/// Webhooks. Addresses may hold secrets of receivers: the role that the API asks for them is asked here too.
+pub async fn webhooks(visit: Visit) -> Response {
+    visit
+        .answer(Section::Webhooks, "Webhooks", |app, shell| async move {
+            check_may_act(&shell, "webhooks need")?;
+            let Json(page) = webhook_list::list(State(app)).await?;
+            Ok(WebhooksPage::of(shell, page.items))
+        })
+        .await
+}
+
+/// One webhook.
+pub async fn webhook(visit: Visit, Path(id): Path<String>) -> Response {
+    visit
+        .answer(Section::Webhooks, "Webhook", |app, shell| async move {
+            check_may_act(&shell, "webhooks need")?;
+            let Json(view) = webhook_list::get(State(app.clone()), Path(id.clone())).await?;
+            let newest = PageQuery { limit: Some(site::SHOWN), ..PageQuery::default() };
+            let Json(deliveries) = webhook_list::deliveries(State(app), Path(id), Query(newest)).await?;
+            Ok(WebhookPage::of(shell, view, deliveries.items))
+        })
+        .await
+}
+
+fn check_may_act(shell: &Shell, what: &str) -> Answer<()> {
+    if shell.may_act() {
+        return Ok(());
+    }
+    let why = format!("{} has the role {}; {what} {}", shell.caller, shell.role, Role::PlatformAdmin);
+    Err(Refusal::new(Code::Forbidden, why))
+}
+
 /// Where a page of the audit begins.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
@@ -346,11 +379,7 @@ pub struct AuditAt {
 pub async fn audit(visit: Visit, axum::extract::Query(at): axum::extract::Query<AuditAt>) -> Response {
     visit
         .answer(Section::Audit, "Audit", |app, shell| async move {
-            if !shell.may_act() {
-                let needed = Role::PlatformAdmin;
-                let why = format!("{} has the role {}; the audit needs {needed}", shell.caller, shell.role);
-                return Err(Refusal::new(Code::Forbidden, why));
-            }
+            check_may_act(&shell, "the audit needs")?;
             let asked = AuditQuery { cursor: at.cursor, ..AuditQuery::default() };
             let Json(page) = audits::list(State(app.clone()), Query(asked)).await?;
             let Json(verification) = audits::verify(State(app)).await?;
@@ -469,6 +498,24 @@ impl Parts for SitesPage {
 }
 
 impl Parts for AuditPage {
+    fn whole(&self) -> askama::Result<String> {
+        self.render()
+    }
+    fn main_part(&self) -> askama::Result<String> {
+        self.as_main().render()
+    }
+}
+
+impl Parts for WebhooksPage {
+    fn whole(&self) -> askama::Result<String> {
+        self.render()
+    }
+    fn main_part(&self) -> askama::Result<String> {
+        self.as_main().render()
+    }
+}
+
+impl Parts for WebhookPage {
     fn whole(&self) -> askama::Result<String> {
         self.render()
     }

@@ -17,6 +17,8 @@ pub enum Section {
     Batches,
     /// Sites.
     Sites,
+    /// Receivers of events.
+    Webhooks,
     /// The audit.
     Audit,
     /// None of them: signing in, a refusal.
@@ -30,6 +32,7 @@ impl Section {
             Self::Jobs => ("/ui/jobs", "Jobs"),
             Self::Batches => ("/ui/batches", "Batches"),
             Self::Sites => ("/ui/sites", "Sites"),
+            Self::Webhooks => ("/ui/webhooks", "Webhooks"),
             Self::Audit => ("/ui/audit", "Audit"),
             Self::Outside => ("/ui/login", "Sign in"),
         }
@@ -73,9 +76,9 @@ impl Shell {
 
     /// The entries that this caller can open.
     pub fn nav(&self) -> Vec<NavEntry> {
-        let all = [Section::Fleet, Section::Jobs, Section::Batches, Section::Sites, Section::Audit];
+        let all = [Section::Fleet, Section::Jobs, Section::Batches, Section::Sites, Section::Webhooks, Section::Audit];
         all.into_iter()
-            .filter(|section| *section != Section::Audit || self.may_act())
+            .filter(|section| self.may_act() || !matches!(section, Section::Webhooks | Section::Audit))
             .map(|section| {
                 let (href, name) = section.link();
                 NavEntry { href, name, here: section == self.section }

@@ -13,6 +13,7 @@ use lattice_core::job::JobStatus;
 use lattice_core::node::{Availability, Status};
 use lattice_core::site::SiteStatus;
 use lattice_core::time::{Timestamp, human};
+use lattice_core::webhook::WebhookStatus;
 
 /// The stylesheet's name of what a thing means: colour and shape together, so that neither speaks alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +87,16 @@ pub const fn of_batch(status: &BatchStatus) -> Tone {
     }
 }
 
+/// What a webhook's status means, with so many attempts in a row that failed.
+pub const fn of_webhook(status: &WebhookStatus, failed: &u32) -> Tone {
+    match status {
+        WebhookStatus::Enabled if *failed > 0 => Tone::Warn,
+        WebhookStatus::Enabled => Tone::Ok,
+        WebhookStatus::Disabled => Tone::Off,
+        WebhookStatus::GaveUp => Tone::Bad,
+    }
+}
+
 /// What an incident's severity means.
 pub const fn of_severity(severity: &Severity) -> Tone {
     match severity {
@@ -143,6 +154,7 @@ impl HtmlSafeWord for Availability {}
 impl HtmlSafeWord for JobStatus {}
 impl HtmlSafeWord for SiteStatus {}
 impl HtmlSafeWord for BatchStatus {}
+impl HtmlSafeWord for WebhookStatus {}
 
 impl<T: fmt::Display> fmt::Display for Pill<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

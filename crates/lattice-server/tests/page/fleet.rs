@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use lattice_core::actor::{Actor, Role};
+use lattice_core::batch::{Batch, BatchCause, BatchChange, BatchControl, BatchStatus, Children};
 use lattice_core::change::{Change, JobChange, NodeAction, NodeChange};
 use lattice_core::explain::NextAction;
 use lattice_core::failure::FailureClass;
-use lattice_core::ids::{CorrelationId, Generation, JobId, NodeId, SiteId};
+use lattice_core::ids::{BatchId, CorrelationId, EventSeq, Generation, JobId, NodeId, SiteId, WebhookId, WebhookKeyId};
 use lattice_core::job::{
     Failure, Job, JobInput, JobKind, JobOutputs, JobState, JobStatus, Observed, StageEvent, StageEventStatus,
     StageName, Wait,
@@ -19,6 +20,8 @@ use lattice_core::node::{
 use lattice_core::site::{MaasSettings, Site, SiteProvider, SiteStatus};
 use lattice_core::sku::Sku;
 use lattice_core::time::Timestamp;
+use lattice_core::webhook::delivery::{Attempted, Delivery, WebhookProgress, WebhookStep, after};
+use lattice_core::webhook::{Webhook, WebhookCause, WebhookChange, WebhookStatus};
 
 use crate::server::{START, TestServer};
 
@@ -445,4 +448,111 @@ async fn onboarding(server: &TestServer, site: &Site, hostname: &str, reached: u
     job = worked(job, STAGES[reached], JobStatus::Running, before(age));
     job.state.wait = Some(Wait { reason: "its agent".to_owned(), until: START + Duration::from_secs(20) });
     server.commit(before(age), vec![job_change(&job, Some(JobStatus::Running), "stage_waiting", &[])]).await;
+}
+
+/// A batch of four machines: one is a node, one is on its way, one stopped, one waits.
+pub async fn batch(server: &TestServer, site: SiteId) -> BatchId {
+    let at = before(600);
+    let id = BatchId::generate(&*server.ids, at);
+    let mara = Actor { name: "mara".to_owned(), role: Role::PlatformAdmin };
+    let row = Batch {
+        id,
+        site,
+        sku: MODEL.to_owned(),
+        profile: None,
+        profile_parallel: None,
+        machines: 4,
+        max_parallel: Some(2),
+        control: BatchControl::Run,
+        control_by: mara.clone(),
+        control_since: at,
+        status: BatchStatus::Running,
+        status_since: at,
+        requested_by: mara,
+        reason: "rack c09".to_owned(),
+        correlation: CorrelationId::generate(&*server.ids, at),
+        created_at: at,
+        started_at: Some(at),
+        finished_at: None,
+        updated_at: at,
+        generation: Generation::FIRST,
+    };
+    let change = BatchChange { after: row, before: None, cause: BatchCause::Created, children: Children::default() };
+    server.commit(at, vec![Change::Batch(Box::new(change))]).await;
+    let rows = [
+        ("c09u01", JobStatus::Completed),
+        ("c09u02", JobStatus::Running),
+        ("c09u03", JobStatus::FailedRetryable),
+        ("c09u04", JobStatus::Pending),
+    ];
+    for (hostname, status) in rows {
+        let young = node(server, site, hostname, (Status::Enrolling, Availability::Unknown), at);
+        let mut job = job(server, &young, JobKind::Onboarding, at);
+        (job.batch, job.state.stage, job.state.status) = (Some(id), StageName::WaitForReady, status);
+        if status == JobStatus::FailedRetryable {
+            job.state.failure = Some(Failure {
+                stage: StageName::WaitForReady,
+                class: FailureClass::UpstreamTransient,
+                error_code: "provider_unreachable".to_owned(),
+                message: "the region does not answer".to_owned(),
+                at: before(60),
+                next_action: NextAction::run(format!("lattice job resume {}", job.id), "asks the region again"),
+            });
+        }
+        server.commit(at, vec![created(&young), job_change(&job, None, "created", &[])]).await;
+    }
+    id
+}
+
+/// A webhook that takes what it gets, and one that was given up.
+pub async fn webhooks(server: &TestServer) -> WebhookId {
+    let taken = Attempted::Taken { status: 204 };
+    webhook(server, "mirror", &[(taken.clone(), 40), (taken, 9)], None).await;
+    let refused = Attempted::Refused { status: 503, said: "out of <disk>".to_owned() };
+    let rows = [(refused.clone(), 86_900), (refused, 300)];
+    webhook(server, "ticketing", &rows, Some("it took nothing for 24 h 0 min (20 attempts): answered 503")).await
+}
+
+async fn webhook(server: &TestServer, name: &str, attempts: &[(Attempted, u64)], given_up: Option<&str>) -> WebhookId {
+    let at = before(90_000);
+    let row = Webhook {
+        id: WebhookId::generate(&*server.ids, at),
+        name: name.to_owned(),
+        url: format!("https://{name}.example/lattice"),
+        events: vec!["node.*".parse().unwrap(), "onboarding.batch.*".parse().unwrap()],
+        site: None,
+        status: WebhookStatus::Enabled,
+        status_reason: String::new(),
+        status_since: at,
+        key: WebhookKeyId::generate(&*server.ids, at),
+        previous_key: None,
+        created_by: Actor { name: "mara".to_owned(), role: Role::PlatformAdmin },
+        created_at: at,
+        updated_at: at,
+        generation: Generation::FIRST,
+    };
+    let mut progress = WebhookProgress::new(row.id, server.store.last_event().await.unwrap());
+    let made = WebhookChange { after: row.clone(), before: None, cause: WebhookCause::Created };
+    let step = |after, delivery| Change::WebhookStep(Box::new(WebhookStep { after, delivery }));
+    server.commit(at, vec![Change::Webhook(Box::new(made)), step(progress.clone(), None)]).await;
+    for (attempted, ago) in attempts {
+        let delivery = Delivery {
+            number: progress.attempts,
+            event: EventSeq(4_711),
+            name: "node.moved".to_owned(),
+            attempt: progress.failed + 1,
+            at: before(*ago),
+            status: attempted.status(),
+            error: attempted.error(),
+            took_ms: 12,
+        };
+        progress = after(&progress, EventSeq(progress.cursor.0), attempted, before(*ago)).progress;
+        server.commit(before(*ago), vec![step(progress.clone(), Some(delivery))]).await;
+    }
+    if let Some(reason) = given_up {
+        let after = row.clone().given_up(reason.to_owned(), before(300));
+        let change = WebhookChange { after, before: Some(row.status), cause: WebhookCause::GaveUp };
+        server.commit(before(300), vec![Change::Webhook(Box::new(change))]).await;
+    }
+    row.id
 }

@@ -38,6 +38,21 @@ async fn pages_look_as_they_did() {
         insta::assert_snapshot!(name, body(&page));
     }
     assert!(problems.is_empty(), "{problems:#?}");
+    let batch = fleet::batch(&server, fleet.site).await;
+    let webhook = fleet::webhooks(&server).await;
+    let rows = [
+        ("batches", "/ui/batches".to_owned()),
+        ("batch", format!("/ui/batches/{batch}")),
+        ("webhooks", "/ui/webhooks".to_owned()),
+        ("webhook_given_up", format!("/ui/webhooks/{webhook}")),
+    ];
+    for (name, path) in rows {
+        let (status, page) = server.page(&path, TOKEN).await;
+        assert_eq!(status, 200, "{path}: {page}");
+        insta::assert_snapshot!(name, body(&page));
+    }
+    let (_, page) = server.page("/ui/", TOKEN).await;
+    assert!(page.contains("webhook ticketing gets no events any more"), "what was given up is an incident");
     let (_, page) = server.page("/ui/sites", TOKEN).await;
     insta::assert_snapshot!("frame", page.replace(body(&page), "…"));
 }
@@ -60,12 +75,14 @@ async fn the_inventory_shows_no_stage_of_a_job_as_a_status() {
 }
 
 #[tokio::test]
-async fn strangers_are_asked_for_a_token_and_guests_see_no_audit() {
+async fn strangers_are_asked_for_a_token_and_guests_see_no_audit_and_no_webhooks() {
     let server = TestServer::start(Time::Stands).await;
     let (status, _) = server.page("/ui/", "lat_api_wrong").await;
     assert_eq!(status, 303);
-    let (status, page) = server.page("/ui/audit", VIEWER).await;
-    assert_eq!(status, 403, "{page}");
+    for closed in ["/ui/audit", "/ui/webhooks"] {
+        let (status, page) = server.page(closed, VIEWER).await;
+        assert_eq!(status, 403, "{page}");
+    }
     let (status, page) = server.page("/ui/", VIEWER).await;
     assert_eq!((status, page.contains("/ui/audit")), (200, false));
     let (status, page) = server.page("/ui/audit", TOKEN).await;

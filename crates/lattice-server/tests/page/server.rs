@@ -14,7 +14,9 @@ use lattice_core::ids::{ApiTokenId, CorrelationId, Generation, IdSource, NodeId,
 use lattice_core::secret::{Secret, token_hash};
 use lattice_core::site::Site;
 use lattice_core::time::{Clock, Timestamp};
+use lattice_core::webhook::address::AddressPolicy;
 use lattice_providers::secret::{SecretError, SecretObject, SecretPath, SecretStore};
+use lattice_providers::webhook::HttpSender;
 use lattice_server::http::{HttpLimits, NewSecrets, Parts, ProbeFailed, Probed, SiteProber, router};
 use lattice_server::metrics::Metrics;
 use lattice_store::{BackendConfig, Store, StoreConfig};
@@ -113,6 +115,8 @@ impl TestServer {
             random: Arc::new(|| [7; 32]),
             wake: Arc::new(|_| {}),
             secrets: Arc::new(AnySecrets),
+            secret_standing: Arc::default(),
+            webhooks: Arc::new(HttpSender::new(AddressPolicy::of_trials()).unwrap()),
             prober: Arc::new(Answers),
             registry: registry.clone(),
             metrics: Arc::new(Metrics::default()),

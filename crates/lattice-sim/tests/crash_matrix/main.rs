@@ -221,11 +221,11 @@ async fn a_job_that_a_sealed_secret_store_stopped_goes_on_by_itself_or_by_its_pr
             assert!(failure.message.contains("is sealed; unseal it"), "{case}: {}", failure.message);
             let printed = format!("{:?}", failure.next_action);
             assert!(printed.contains(&format!("lattice job resume {}", stopped.id)), "{case}: {printed}");
-            assert!(!world.watch_secrets().await.is_up, "{case}");
+            assert!(world.watch_secrets().await.outage.is_some(), "{case}");
             world.secrets.befalls(None);
             if by_itself {
                 let seen = world.watch_secrets().await;
-                assert_eq!((seen.is_up, seen.resumed.as_slice()), (true, [world.job].as_slice()), "{case}");
+                assert_eq!((seen.outage, seen.resumed.as_slice()), (None, [world.job].as_slice()), "{case}");
                 assert!(world.watch_secrets().await.resumed.is_empty(), "{case}: once");
             } else {
                 world.operate(&operators::plain(OperatorAction::Resume)).await.unwrap();

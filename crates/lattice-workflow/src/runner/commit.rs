@@ -168,6 +168,8 @@ impl Work {
                 | Change::Removed(_)
                 | Change::EnrollmentToken(_)
                 | Change::ApiToken(_)
+                | Change::Webhook(_)
+                | Change::WebhookStep(_)
                 | Change::Refusal { .. }
                 | Change::Note { .. } => {}
             }

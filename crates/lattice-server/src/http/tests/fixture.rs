@@ -23,7 +23,9 @@ use lattice_core::secret::{Secret, token_hash};
 use lattice_core::site::{Site, SiteProvider, SiteStatus};
 use lattice_core::sku::Sku;
 use lattice_core::time::{Clock, Timestamp};
+use lattice_core::webhook::address::AddressPolicy;
 use lattice_providers::secret::{SecretError, SecretObject, SecretPath, SecretStore};
+use lattice_providers::webhook::HttpSender;
 use lattice_store::{Store, StoreConfig};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -32,6 +34,7 @@ use tower::ServiceExt;
 use crate::auth::{Rate, new_token};
 use crate::http::{HttpLimits, NewSecrets, Parts, ProbeFailed, Probed, SiteProber, router};
 use crate::metrics::Metrics;
+use crate::secrets::SecretStanding;
 
 /// 2026-11-21T09:12:44.123Z.
 const START_MS: i64 = 1_795_252_364_123;
@@ -57,8 +60,9 @@ impl IdSource for TestIds {
     }
 }
 
+/// Secrets in memory.
 #[derive(Default)]
-struct TestSecrets(Mutex<HashMap<String, SecretObject>>);
+pub struct TestSecrets(Mutex<HashMap<String, SecretObject>>);
 
 #[async_trait]
 impl SecretStore for TestSecrets {
@@ -108,7 +112,10 @@ pub struct Api {
     pub woken: Arc<Mutex<Vec<JobId>>>,
     /// Ends its streams.
     pub stop: CancellationToken,
-    secrets: Arc<TestSecrets>,
+    /// Whether its secret store is away.
+    pub standing: Arc<SecretStanding>,
+    /// Its secrets.
+    pub secrets: Arc<TestSecrets>,
 }
 
 impl Api {
@@ -125,6 +132,7 @@ impl Api {
         let woken = Arc::new(Mutex::new(Vec::new()));
         let stop = CancellationToken::new();
         let secrets = Arc::new(TestSecrets::default());
+        let standing = Arc::new(SecretStanding::default());
         let (drawn, wake) = (AtomicU64::new(0), woken.clone());
         let parts = Parts {
             store: store.clone(),
@@ -137,6 +145,8 @@ impl Api {
             }),
             wake: Arc::new(move |job| wake.lock().unwrap().push(job)),
             secrets: secrets.clone(),
+            secret_standing: standing.clone(),
+            webhooks: Arc::new(HttpSender::new(AddressPolicy::of_trials()).unwrap()),
             prober: Arc::new(TestProber),
             registry: Arc::new(Registry::new()),
             metrics: Arc::new(Metrics::default()),
@@ -144,7 +154,7 @@ impl Api {
             limits,
             stop: stop.clone(),
         };
-        let api = Self { router: router(parts), store, clock, ids, woken, stop, secrets };
+        let api = Self { router: router(parts), store, clock, ids, woken, stop, secrets, standing };
         api.seed().await;
         api
     }
@@ -182,7 +192,7 @@ impl Api {
                 role,
                 hash: token_hash(&token_of(role)),
                 issued_at: now,
-                expires_at: Some(now + Duration::from_secs(3_600)),
+                expires_at: Some(now + Duration::from_secs(90 * 86_400)),
                 revoked_at: None,
                 generation: Generation::FIRST,
             }));
@@ -209,6 +219,16 @@ impl Api {
     /// The names of what is kept at a path of the secret store.
     pub fn secret(&self, path: &str) -> Option<Vec<String>> {
         self.secrets.0.lock().unwrap().get(path).map(|object| object.keys().cloned().collect())
+    }
+
+    /// The paths of all secrets below a path.
+    pub fn secret_paths(&self, below: &str) -> Vec<String> {
+        self.secrets.0.lock().unwrap().keys().filter(|path| path.starts_with(below)).cloned().collect()
+    }
+
+    /// Loses all secrets below a path.
+    pub fn lose_secrets(&self, below: &str) {
+        self.secrets.0.lock().unwrap().retain(|path, _| !path.starts_with(below));
     }
 
     /// Lets time pass.

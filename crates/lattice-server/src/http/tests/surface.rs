@@ -85,7 +85,7 @@ async fn an_agents_role_opens_nothing() {
 }
 
 #[tokio::test]
-async fn viewers_read_everything_but_audit_tokens_and_backups() {
+async fn viewers_read_everything_but_audit_tokens_backups_and_webhooks() {
     let api = Api::new().await;
     let reads = rows().into_iter().filter(|(method, path, _)| *method == Method::GET && !path.contains('{'));
     for (_, path, access) in reads {
@@ -93,7 +93,7 @@ async fn viewers_read_everything_but_audit_tokens_and_backups() {
             continue;
         }
         let seen = api.send(as_role(request(Method::GET, &path), Role::ProjectViewer, "")).await;
-        let is_closed = ["/audit", "/tokens", "/backup"].iter().any(|part| path.contains(part));
+        let is_closed = ["/audit", "/tokens", "/backup", "/webhooks"].iter().any(|part| path.contains(part));
         assert_eq!(seen.status, if is_closed { 403 } else { 200 }, "{path}: {}", seen.body);
     }
 }

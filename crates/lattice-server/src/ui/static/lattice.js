@@ -186,6 +186,10 @@
       const lines = [["", body.ok ? `it answers${body.version ? ", version " + body.version : ""}` : "it could not be used"], ...body.details.map((d) => ["", d])];
       return show(body.ok ? "done" : "refused", lines);
     }
+    if (typeof body.ok === "boolean" && "took_ms" in body) {
+      const line = body.ok ? `taken: it answered ${body.status} after ${body.took_ms} ms` : `not taken: ${body.error}`;
+      return show(body.ok ? "done" : "refused", [["", line]]);
+    }
     if (body.command) return show("done", [["", "Run this as root on the machine; it is shown this once."]], [body.command]);
     const what = path.split("/").pop().replaceAll("_", " ").replaceAll("-", " ");
     if (body.changed === false) return show("done", [["", `${what}: it was so already`]]);

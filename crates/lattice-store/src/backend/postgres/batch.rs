@@ -33,7 +33,7 @@ impl Batch {
         self.tables.is_empty() && self.removed.is_empty()
     }
 
-    /// Removes the row of a key, and what the same transaction wrote of it.
+    /// Removes the rows whose key begins with a value, and what the same transaction wrote of it.
     pub(super) fn remove(&mut self, table: &'static Table, key: Value<'_>) {
         let key = key.into_owned();
         if let Some(place) = self.places.get(table.name) {
@@ -73,7 +73,7 @@ impl Batch {
     }
 }
 
-/// Removes one row; such commits are rare and small.
+/// Removes the rows whose key begins with a value; such commits are rare and small.
 async fn remove_row(client: &Object, table: &Table, key: &Value<'_>) -> Result<(), Error> {
     let sql = format!("DELETE FROM {} WHERE {} = $1", table.name, table.columns[0].name);
     let statement = client.prepare_cached(&sql).await?;

@@ -8,7 +8,7 @@ use futures_util::future::try_join_all;
 use lattice_core::change::{Change, Removed};
 use lattice_core::ids::{
     ApiTokenId, BatchId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, OverrideId, ProfileId, RoceId, SiteId,
-    TaskId, TokenId,
+    TaskId, TokenId, WebhookId,
 };
 use lattice_core::node::{NodeState, Status};
 use tokio_postgres::Row;
@@ -110,6 +110,11 @@ impl Preloaded {
             About::EnrollmentHashes => self.holds(UniqueKey::EnrollmentHash(r.text()?), r.id()?),
             About::ApiHashes => self.holds(UniqueKey::ApiHash(r.text()?), r.id()?),
             About::TaskKeys => self.holds(UniqueKey::TaskKey(r.text()?), r.id()?),
+            About::Webhooks => self.version(RowKey::Webhook(WebhookId::new(r.id()?)), r.generation()?),
+            About::WebhookProgress => {
+                self.version(RowKey::WebhookProgress(WebhookId::new(r.id()?)), r.generation()?);
+            }
+            About::WebhookNames => self.holds(UniqueKey::WebhookName(r.text()?), r.id()?),
             About::LiveJobs => self.holds(UniqueKey::LiveJob(NodeId::new(r.id()?)), r.id()?),
         }
         Ok(())
@@ -135,6 +140,33 @@ impl Preloaded {
         self.holders.values_mut().for_each(|holders| holders.retain(|holder| *holder != id));
     }
 
+    fn written_removed(&mut self, removed: &Removed) {
+        let (key, _) = removed_row(removed);
+        match &key {
+            RowKey::Site(id) => {
+                self.frees_all(id.uuid());
+                self.rows.retain(|key, _| !matches!(key, RowKey::SiteCredential(site, _) if site == id));
+            }
+            RowKey::Profile(id) => self.frees_all(id.uuid()),
+            RowKey::PowerOverride(id) => self.frees_all(id.uuid()),
+            RowKey::Roce(id) => self.frees_all(id.uuid()),
+            RowKey::Webhook(id) => {
+                self.frees_all(id.uuid());
+                self.rows.remove(&RowKey::WebhookProgress(*id));
+            }
+            RowKey::WebhookProgress(_)
+            | RowKey::Sku(_)
+            | RowKey::SiteCredential(..)
+            | RowKey::Node(_)
+            | RowKey::Job(_)
+            | RowKey::Batch(_)
+            | RowKey::Task(_)
+            | RowKey::EnrollmentToken(_)
+            | RowKey::ApiToken(_) => {}
+        }
+        self.rows.remove(&key);
+    }
+
     fn written_node(&mut self, after: &lattice_core::node::Node, before: Option<&Head>) {
         let id = after.id.to_string();
         if let Some(stored) = before.and_then(|head| head.node.as_ref()) {
@@ -158,25 +190,6 @@ impl Preloaded {
         }
         let head = Head { generation: after.generation, node: Some(node_head(after)) };
         self.rows.insert(RowKey::Node(after.id), head);
-    }
-
-    fn written_removed(&mut self, removed: &Removed) {
-        let (key, _) = removed_row(removed);
-        match &key {
-            RowKey::Site(id) => self.frees_all(id.uuid()),
-            RowKey::Profile(id) => self.frees_all(id.uuid()),
-            RowKey::PowerOverride(id) => self.frees_all(id.uuid()),
-            RowKey::Roce(id) => self.frees_all(id.uuid()),
-            RowKey::Sku(_)
-            | RowKey::SiteCredential(..)
-            | RowKey::Node(_)
-            | RowKey::Job(_)
-            | RowKey::Batch(_)
-            | RowKey::Task(_)
-            | RowKey::EnrollmentToken(_)
-            | RowKey::ApiToken(_) => {}
-        }
-        self.rows.remove(&key);
     }
 }
 
@@ -251,7 +264,13 @@ impl Transaction for Preloaded {
                 self.holds(UniqueKey::ApiHash(token.hash.clone()), token.id.uuid());
                 self.version(RowKey::ApiToken(token.id), token.generation);
             }
+            Change::Webhook(change) => {
+                // A changed name frees the old one only with the next batch: at worst a conflict that is repeated.
+                self.holds(UniqueKey::WebhookName(change.after.name.clone()), change.after.id.uuid());
+                self.version(RowKey::Webhook(change.after.id), change.after.generation);
+            }
             Change::Batch(_)
+            | Change::WebhookStep(_)
             | Change::Sku(_)
             | Change::SiteCredential { .. }
             | Change::HostFacts { .. }
@@ -300,6 +319,9 @@ enum About {
     EnrollmentHashes,
     ApiHashes,
     TaskKeys,
+    Webhooks,
+    WebhookProgress,
+    WebhookNames,
     LiveJobs,
 }
 
@@ -365,6 +387,9 @@ impl About {
             Self::EnrollmentHashes => "SELECT hash, id FROM enrollment_tokens WHERE hash = ANY($1)",
             Self::ApiHashes => "SELECT hash, id FROM api_tokens WHERE hash = ANY($1)",
             Self::TaskKeys => "SELECT key, id FROM tasks WHERE key = ANY($1)",
+            Self::Webhooks => "SELECT id, generation FROM webhooks WHERE id = ANY($1)",
+            Self::WebhookProgress => "SELECT webhook, generation FROM webhook_progress WHERE webhook = ANY($1)",
+            Self::WebhookNames => "SELECT name, id FROM webhooks WHERE name = ANY($1)",
             Self::LiveJobs => return format!("SELECT node, id FROM jobs WHERE node = ANY($1) AND {LIVE} ORDER BY id DESC"),
         }
         .to_owned()
@@ -415,6 +440,8 @@ fn questions(needs: Needs) -> Vec<Question> {
             RowKey::Roce(id) => ask(About::Roce, Some(id.uuid()), None),
             RowKey::EnrollmentToken(id) => ask(About::EnrollmentTokens, Some(id.uuid()), None),
             RowKey::ApiToken(id) => ask(About::ApiTokens, Some(id.uuid()), None),
+            RowKey::Webhook(id) => ask(About::Webhooks, Some(id.uuid()), None),
+            RowKey::WebhookProgress(id) => ask(About::WebhookProgress, Some(id.uuid()), None),
         }
     }
     for key in needs.keys {
@@ -432,6 +459,7 @@ fn questions(needs: Needs) -> Vec<Question> {
             UniqueKey::EnrollmentHash(hash) => ask(About::EnrollmentHashes, None, Some(hash)),
             UniqueKey::ApiHash(hash) => ask(About::ApiHashes, None, Some(hash)),
             UniqueKey::TaskKey(key) => ask(About::TaskKeys, None, Some(key)),
+            UniqueKey::WebhookName(name) => ask(About::WebhookNames, None, Some(name)),
             UniqueKey::LiveJob(node) => ask(About::LiveJobs, Some(node.uuid()), None),
         }
     }

@@ -40,6 +40,10 @@ pub(super) fn row(connection: &Connection, key: &RowKey) -> Result<Option<Head>,
         RowKey::Roce(id) => ("SELECT generation FROM roce WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::EnrollmentToken(id) => ("SELECT generation FROM enrollment_tokens WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::ApiToken(id) => ("SELECT generation FROM api_tokens WHERE id = ?1", Value::Id(id.uuid())),
+        RowKey::Webhook(id) => ("SELECT generation FROM webhooks WHERE id = ?1", Value::Id(id.uuid())),
+        RowKey::WebhookProgress(id) => {
+            ("SELECT generation FROM webhook_progress WHERE webhook = ?1", Value::Id(id.uuid()))
+        }
     };
     Ok(rows(connection, &Query::new(sql, vec![key]), read_version)?.pop())
 }
@@ -94,6 +98,7 @@ pub(super) fn holder(connection: &Connection, key: &UniqueKey) -> Result<Option<
         }
         UniqueKey::ApiHash(hash) => ("SELECT id FROM api_tokens WHERE hash = ?1", vec![Value::owned(hash.clone())]),
         UniqueKey::TaskKey(key) => ("SELECT id FROM tasks WHERE key = ?1", vec![Value::owned(key.clone())]),
+        UniqueKey::WebhookName(name) => ("SELECT id FROM webhooks WHERE name = ?1", vec![Value::owned(name.clone())]),
         UniqueKey::LiveJob(node) => {
             let query = Query {
                 sql: format!("SELECT id FROM jobs WHERE node = ?1 AND {LIVE}").into(),

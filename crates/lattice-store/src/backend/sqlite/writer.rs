@@ -269,8 +269,7 @@ impl Transaction for Open<'_> {
     }
     fn remove(&mut self, table: &'static Table, key: Value<'_>) -> Result<(), StoreError> {
         let sql = format!("DELETE FROM {} WHERE {} = ?1", table.name, table.columns[0].name);
-        let changed = self.connection.prepare_cached(&sql)?.execute([key])?;
-        assert_eq!(changed, 1, "{}: a row that was just read is there, and only once", table.name);
+        self.connection.prepare_cached(&sql)?.execute([key])?;
         Ok(())
     }
     fn written(&mut self, _change: &Change, _before: Option<&Head>) {}
