@@ -9,6 +9,11 @@ path "kv/data/lxd-sites/*" {
   capabilities = ["create", "read", "update"]
 }
 
+# The keys that sign what webhooks send.
+path "kv/data/webhooks/*" {
+  capabilities = ["create", "read", "update"]
+}
+
 # What is kept for one machine's enrolment, until it is used.
 path "kv/data/jobs/*" {
   capabilities = ["create", "read", "update"]
@@ -24,6 +29,9 @@ path "kv/metadata/maas-sites/*" {
   capabilities = ["delete"]
 }
 path "kv/metadata/lxd-sites/*" {
+  capabilities = ["delete"]
+}
+path "kv/metadata/webhooks/*" {
   capabilities = ["delete"]
 }
 path "kv/metadata/jobs/*" {

@@ -13,6 +13,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lattice_agent::Pace;
+use lattice_core::secret::Secret;
+use lattice_providers::secret::file::FileSecretStore;
+use lattice_providers::secret::{SecretObject, SecretStore};
 use lattice_sim::maas::config::SiteConfig;
 use lattice_sim::maas::site::SimulatedSite;
 use lattice_sim::machine::real_agent::RealAgents;
@@ -277,4 +280,56 @@ async fn a_server_on_vault_onboards_through_rotation_revocation_and_sealing() {
     server.active(3).await;
     server.stop();
     site.stop().await;
+}
+
+/// `lattice server secrets copy` with the configuration of that folder.
+fn copy(folder: &Path, more: &[&str]) -> (i32, String) {
+    let run = Command::new(env!("CARGO_BIN_EXE_lattice"))
+        .args(["server", "secrets", "copy", "--config"])
+        .arg(folder.join("lattice.toml"))
+        .args(more)
+        .output()
+        .unwrap();
+    let said = [run.stdout, run.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+    (run.status.code().unwrap(), said)
+}
+
+#[tokio::test]
+async fn secrets_of_the_file_are_copied_into_vault_and_none_is_printed() {
+    let Some(vault) = Vault::in_memory().await else { return };
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("secret-id"), vault.secret_id().await).unwrap();
+    let text = format!(
+        "[server]\ndata_dir = \"{data}\"\n[secrets]\nvault_address = \"{}\"\nvault_role_id = \"{}\"\n\
+         vault_secret_id = \"file:{data}/secret-id\"\n",
+        vault.address,
+        vault.role_id().await,
+        data = folder.path().display(),
+    );
+    std::fs::write(folder.path().join("lattice.toml"), text).unwrap();
+    let (status, said) = copy(folder.path(), &[]);
+    assert!(status == 1 && said.contains("holds no secrets.enc"), "{said}");
+    let key = folder.path().join("secrets.key");
+    let paths = ["lattice/ca", "kv/webhooks/a/b", "kv/maas-sites/x/api-token"];
+    let file = FileSecretStore::open(folder.path(), &key).unwrap();
+    for path in paths {
+        let object = SecretObject::from([("token".to_owned(), Secret::new(format!("hunter2 {path}")))]);
+        file.write(&path.parse().unwrap(), object).await.unwrap();
+    }
+    let (status, said) = copy(folder.path(), &[]);
+    assert!(status == 1 && said.contains("stop the other server"), "the file has one user at a time: {said}");
+    drop(file);
+    let (status, said) = copy(folder.path(), &[]);
+    assert!(status == 0 && said.contains("copied and read back: 3 secrets; 0 were there"), "{said}");
+    assert!(!said.contains("hunter2"), "{said}");
+    for path in paths {
+        let at = format!("kv/data/{}", path.trim_start_matches("kv/"));
+        let (_, kept) = vault.call("GET", &at, Value::Null).await;
+        assert_eq!(kept["data"]["data"]["token"], format!("hunter2 {path}"), "{kept}");
+    }
+    vault.ok("POST", "kv/data/lattice/ca", json!({"data": {"token": "another"}})).await;
+    let (status, said) = copy(folder.path(), &[]);
+    assert!(status == 1 && said.contains("lattice/ca") && said.contains("--overwrite"), "{said}");
+    let (status, said) = copy(folder.path(), &["--overwrite"]);
+    assert!(status == 0 && said.contains("1 secrets; 2 were there"), "{said}");
 }

@@ -8,10 +8,14 @@ use std::time::Duration;
 use lattice_core::actor::Role;
 use lattice_core::secret::Secret;
 use lattice_core::webhook::address::AddressPolicy;
-use lattice_providers::secret::vault::{Credential, VaultAuth, VaultSettings};
+use lattice_providers::secret::SecretError;
+use lattice_providers::secret::file::FileSecretStore;
+use lattice_providers::secret::vault::{Credential, VaultAuth, VaultSettings, VaultStore};
 use lattice_store::StoreConfig;
 
+use crate::clock::SystemClock;
 use crate::config::{BackendKind, Config, LogFormat, SecretRef, SecretsKind, VaultAuthKind};
+use crate::secrets::{Copied, CopyError, Existing, copy};
 use crate::wiring::{Options, Server, Tls};
 
 /// Name of the file that holds the first API token.
@@ -69,10 +73,73 @@ fn store(config: &Config, env: &[(String, String)]) -> Result<StoreConfig, Unusa
 }
 
 fn vault(config: &Config, env: &[(String, String)]) -> Result<Option<VaultSettings>, Unusable> {
+    match config.secrets.backend {
+        SecretsKind::File => Ok(None),
+        SecretsKind::Vault => vault_settings(config, env).map(Some),
+    }
+}
+
+/// Copies the secrets of the encrypted file into the Vault that the configuration describes, whichever of the two it names
+/// as the secret store. The server must be stopped: the file has one user at a time.
+///
+/// # Errors
+/// There is no such file; Vault is not described or does not answer; a secret differs or cannot be copied.
+pub async fn copy_secrets(config: &Config, env: &[(String, String)], existing: Existing) -> Result<Copied, NotCopied> {
+    let (data, clock) = (&config.server.data_dir, Arc::new(SystemClock));
+    if !data.join("secrets.enc").exists() {
+        return Err(NotCopied::Nothing { directory: data.clone() });
+    }
+    let vault = VaultStore::new(vault_settings(config, env)?, clock)?;
+    let file = FileSecretStore::open(data, &data.join("secrets.key"))?;
+    Ok(copy(&file, &vault, existing).await?)
+}
+
+/// Why secrets are not copied.
+#[derive(Debug, thiserror::Error)]
+pub enum NotCopied {
+    /// There is no encrypted file.
+    #[error("{} holds no secrets.enc", .directory.display())]
+    Nothing {
+        /// Where it would be.
+        directory: PathBuf,
+    },
+    /// Vault is not described as it should be.
+    #[error(transparent)]
+    Unusable(#[from] Unusable),
+    /// One of the two stores cannot be opened.
+    #[error(transparent)]
+    Store(#[from] SecretError),
+    /// One of the secrets cannot be copied.
+    #[error(transparent)]
+    Copy(#[from] CopyError),
+}
+
+impl NotCopied {
+    /// What to do about it.
+    pub fn remedy(&self) -> String {
+        let again = "put it right and run this again: what was copied stays";
+        match self {
+            Self::Nothing { .. } => {
+                "name the configuration of the server whose secrets they are: --config FILE".to_owned()
+            }
+            Self::Unusable(_) => "describe the Vault in [secrets]; backend may still be \"file\"".to_owned(),
+            Self::Copy(CopyError::Different { .. }) => {
+                "look at what is there; --overwrite replaces it by what the file has".to_owned()
+            }
+            Self::Store(source) | Self::Copy(CopyError::Store { source, .. }) => {
+                source.remedy().unwrap_or_else(|| again.to_owned())
+            }
+            Self::Copy(CopyError::NotTheSame { .. }) => {
+                "something else writes there: stop it, and run this again".to_owned()
+            }
+        }
+    }
+}
+
+fn vault_settings(config: &Config, env: &[(String, String)]) -> Result<VaultSettings, Unusable> {
     let given = &config.secrets;
-    match given.backend {
-        SecretsKind::File => return Ok(None),
-        SecretsKind::Vault => {}
+    if let Some(problem) = given.vault_problems().into_iter().next() {
+        return Err(Unusable { key: "secrets", problem: problem.to_string() });
     }
     let auth = match given.vault_auth {
         VaultAuthKind::Approle => VaultAuth::AppRole {
@@ -91,14 +158,14 @@ fn vault(config: &Config, env: &[(String, String)]) -> Result<Option<VaultSettin
             problem: format!("{} cannot be read: {error}", ca.display()),
         })?)
     };
-    Ok(Some(VaultSettings {
+    Ok(VaultSettings {
         address: given.vault_address.clone(),
         mount: given.vault_mount.clone(),
         namespace: Some(given.vault_namespace.clone()).filter(|name| !name.is_empty()),
         ca_pem,
         auth,
         timeout: Duration::from_millis(u64::from(given.vault_timeout_ms)),
-    }))
+    })
 }
 
 /// Read again at each use, so that a file can be rotated while the server runs; tried once here.

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use lattice_controllers::{SecretOutage, SecretWatch, Watched};
+use lattice_core::secret::constant_time_eq;
 use lattice_core::time::Clock;
 use lattice_providers::secret::file::FileSecretStore;
 use lattice_providers::secret::vault::VaultStore;
@@ -123,5 +124,165 @@ impl SecretStore for MeasuredSecrets {
     async fn delete(&self, path: &SecretPath) -> Result<(), SecretError> {
         let begun = Stopwatch::start();
         self.count("delete", begun, self.store.delete(path).await)
+    }
+}
+
+/// What is done with a secret that the target has already, and that differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    /// Nothing at all is copied.
+    Stops,
+    /// It is replaced.
+    IsReplaced,
+}
+
+/// What was copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Copied {
+    /// Secrets that were written and read back.
+    pub written: usize,
+    /// Secrets that were there already, and the same.
+    pub there: usize,
+}
+
+/// Why secrets are not copied, or not all of them. Never holds one.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// A store does not give or take what it should.
+    #[error("{path}: {source}")]
+    Store {
+        /// Which secret.
+        path: SecretPath,
+        /// Why.
+        source: SecretError,
+    },
+    /// The target has other secrets at these paths; nothing was written.
+    #[error("{} of the secrets are in the target already and differ, the first at {first}; nothing was written", .count)]
+    Different {
+        /// How many.
+        count: usize,
+        /// Where the first one is.
+        first: SecretPath,
+    },
+    /// What was read back is not what was written.
+    #[error("{path} is not what was written when it is read back")]
+    NotTheSame {
+        /// Which secret.
+        path: SecretPath,
+    },
+}
+
+/// Copies every secret of the encrypted file into another store, and reads each back. Nothing is written before it is known
+/// that all of it may be.
+///
+/// # Errors
+/// [`CopyError`]; what was written stays, and the same call again goes on.
+pub async fn copy(from: &FileSecretStore, to: &dyn SecretStore, existing: Existing) -> Result<Copied, CopyError> {
+    let (mut copied, mut missing, mut different) = (Copied::default(), Vec::new(), Vec::new());
+    for path in from.paths() {
+        let object = read(from, &path).await?;
+        match to.read(&path).await {
+            Ok(there) if is_same(&there, &object) => copied.there += 1,
+            Ok(_) => different.push((path, object)),
+            Err(SecretError::NotFound { .. }) => missing.push((path, object)),
+            Err(source) => return Err(CopyError::Store { path, source }),
+        }
+    }
+    match (different.first(), existing) {
+        (Some((first, _)), Existing::Stops) => {
+            return Err(CopyError::Different { count: different.len(), first: first.clone() });
+        }
+        (Some(_), Existing::IsReplaced) | (None, _) => {}
+    }
+    for (path, object) in missing.into_iter().chain(different) {
+        let write = to.write(&path, object.clone()).await;
+        write.map_err(|source| CopyError::Store { path: path.clone(), source })?;
+        if !is_same(&read(to, &path).await?, &object) {
+            return Err(CopyError::NotTheSame { path });
+        }
+        copied.written += 1;
+    }
+    Ok(copied)
+}
+
+async fn read(store: &dyn SecretStore, path: &SecretPath) -> Result<SecretObject, CopyError> {
+    store.read(path).await.map_err(|source| CopyError::Store { path: path.clone(), source })
+}
+
+fn is_same(a: &SecretObject, b: &SecretObject) -> bool {
+    a.len() == b.len()
+        && a.iter().zip(b).all(|((name, one), (other_name, other))| {
+            name == other_name && constant_time_eq(one.expose().as_bytes(), other.expose().as_bytes())
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use lattice_core::secret::Secret;
+
+    use super::*;
+
+    fn file(directory: &tempfile::TempDir) -> FileSecretStore {
+        FileSecretStore::open(directory.path(), &directory.path().join("secrets.key")).unwrap()
+    }
+
+    fn object(text: &str) -> SecretObject {
+        SecretObject::from([("token".to_owned(), Secret::new(text.to_owned()))])
+    }
+
+    fn path(text: &str) -> SecretPath {
+        text.parse().unwrap()
+    }
+
+    /// Takes everything, and gives something else back.
+    struct Forgetful(FileSecretStore);
+
+    #[async_trait]
+    impl SecretStore for Forgetful {
+        async fn read(&self, path: &SecretPath) -> Result<SecretObject, SecretError> {
+            self.0.read(path).await.map(|_| object("something else"))
+        }
+        async fn write(&self, path: &SecretPath, object: SecretObject) -> Result<(), SecretError> {
+            self.0.write(path, object).await
+        }
+        async fn delete(&self, path: &SecretPath) -> Result<(), SecretError> {
+            self.0.delete(path).await
+        }
+    }
+
+    #[tokio::test]
+    async fn every_secret_is_copied_read_back_and_left_alone_the_second_time() {
+        let homes = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let (from, to) = (file(&homes[0]), file(&homes[1]));
+        for name in ["lattice/ca", "kv/webhooks/a/b", "kv/maas-sites/x/api-token"] {
+            from.write(&path(name), object(name)).await.unwrap();
+        }
+        let copied = copy(&from, &to, Existing::Stops).await.unwrap();
+        assert_eq!(copied, Copied { written: 3, there: 0 });
+        assert!(is_same(&to.read(&path("lattice/ca")).await.unwrap(), &object("lattice/ca")));
+        assert_eq!(copy(&from, &to, Existing::Stops).await.unwrap(), Copied { written: 0, there: 3 });
+    }
+
+    #[tokio::test]
+    async fn what_differs_stops_it_before_anything_is_written_unless_it_is_to_be_replaced() {
+        let homes = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let (from, to) = (file(&homes[0]), file(&homes[1]));
+        from.write(&path("a"), object("hunter2")).await.unwrap();
+        from.write(&path("b"), object("hunter3")).await.unwrap();
+        to.write(&path("b"), object("older")).await.unwrap();
+        let refused = copy(&from, &to, Existing::Stops).await.unwrap_err();
+        assert!(matches!(&refused, CopyError::Different { count: 1, .. }), "{refused}");
+        assert!(!format!("{refused} {refused:?}").contains("hunter"), "{refused:?}");
+        assert!(matches!(to.read(&path("a")).await, Err(SecretError::NotFound { .. })), "nothing was written");
+        assert_eq!(copy(&from, &to, Existing::IsReplaced).await.unwrap(), Copied { written: 2, there: 0 });
+    }
+
+    #[tokio::test]
+    async fn a_store_that_gives_back_something_else_is_noticed() {
+        let homes = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let (from, to) = (file(&homes[0]), Forgetful(file(&homes[1])));
+        from.write(&path("a"), object("hunter2")).await.unwrap();
+        let refused = copy(&from, &to, Existing::Stops).await.unwrap_err();
+        assert!(matches!(&refused, CopyError::NotTheSame { path } if path.as_str() == "a"), "{refused}");
     }
 }

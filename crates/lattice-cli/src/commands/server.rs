@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use lattice_server::clock::{SystemClock, SystemIds};
 use lattice_server::config::Config;
 use lattice_server::launch;
+use lattice_server::secrets::Existing;
 use lattice_server::wiring::Server;
 use lattice_server::{BackendConfig, StoreConfig};
 
@@ -28,6 +29,20 @@ pub struct Arguments {
 enum Command {
     /// Read the configuration, list everything that is wrong, start nothing
     CheckConfig,
+    /// The secret store of a stopped server
+    #[command(subcommand)]
+    Secrets(SecretsCommand),
+}
+
+/// What can be done with the secret store of a stopped server.
+#[derive(Debug, Subcommand)]
+enum SecretsCommand {
+    /// Copy every secret of the encrypted file into Vault and read it back; none is printed
+    Copy {
+        /// Replace what is in Vault already and differs
+        #[arg(long)]
+        overwrite: bool,
+    },
 }
 
 /// Options of `lattice restore`.
@@ -47,6 +62,9 @@ pub struct RestoreArguments {
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     let env: Vec<(String, String)> = std::env::vars().collect();
     let config = read(arguments.config.as_deref(), &env)?;
+    if let Some(Command::Secrets(SecretsCommand::Copy { overwrite })) = arguments.command {
+        return copy_secrets(&config, &env, overwrite).await;
+    }
     let options = launch::options(&config, &env)
         .map_err(|unusable| Failure::refused(format!("the configuration cannot be used: {unusable}")))?;
     if let Some(Command::CheckConfig) = arguments.command {
@@ -80,6 +98,16 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     }
     stop_requested().await?;
     server.stop().await;
+    Ok(())
+}
+
+async fn copy_secrets(config: &Config, env: &[(String, String)], overwrite: bool) -> Result<(), Failure> {
+    let existing = if overwrite { Existing::IsReplaced } else { Existing::Stops };
+    let copied = launch::copy_secrets(config, env, existing)
+        .await
+        .map_err(|error| Failure::refused(format!("the secrets are not copied: {error}")).next("", error.remedy()))?;
+    println!("copied and read back: {} secrets; {} were there already", copied.written, copied.there);
+    eprintln!("Set backend = \"vault\" in [secrets] and start the server; then destroy secrets.enc and secrets.key.");
     Ok(())
 }
 

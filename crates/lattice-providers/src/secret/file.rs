@@ -76,6 +76,12 @@ impl FileSecretStore {
         self.torn
     }
 
+    /// Paths of all secrets, in order.
+    pub fn paths(&self) -> Vec<SecretPath> {
+        let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
+        objects.keys().filter_map(|path| path.parse().ok()).collect()
+    }
+
     async fn put(&self, path: &SecretPath, object: Option<SecretObject>) -> Result<(), SecretError> {
         let gone =
             || SecretError::Io { what: "write", file: self.file.clone(), source: io::ErrorKind::BrokenPipe.into() };

@@ -75,6 +75,13 @@ impl Default for Secrets {
     }
 }
 
+impl Secrets {
+    /// What is wrong with the description of Vault, whether it is the secret store or not.
+    pub fn vault_problems(&self) -> Vec<ConfigProblem> {
+        check(&Self { backend: SecretsKind::Vault, ..self.clone() })
+    }
+}
+
 /// Values that have the right type and cannot work.
 pub(super) fn check(secrets: &Secrets) -> Vec<ConfigProblem> {
     let mut problems = Vec::new();
