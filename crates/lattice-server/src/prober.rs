@@ -8,11 +8,11 @@ use lattice_api::site::CallLine;
 use lattice_core::explain::Explain;
 use lattice_core::ids::IdSource;
 use lattice_core::site::maas::version_note;
-use lattice_core::site::{Site, SiteProvider};
+use lattice_core::site::{MaasSite, Site, SiteProvider};
 use lattice_core::time::Clock;
 use lattice_providers::error::ProviderError;
 use lattice_providers::machine::maas::client::CallCount;
-use lattice_providers::machine::maas::region::RackController;
+use lattice_providers::machine::maas::region::{RackController, pxe_note};
 use lattice_providers::secret::{SecretError, SecretObject, SecretPath, SecretStore};
 use lattice_workflow::providers::Providers;
 use lattice_workflow::site_clients::SiteClients;
@@ -41,7 +41,7 @@ impl Prober {
     }
 
     /// Version, then the key, then the rack controllers: reachable and allowed are told apart.
-    async fn maas(&self, site: &Site, clients: &SiteClients) -> Result<Probed, ProviderError> {
+    async fn maas(&self, site: &Site, maas: &MaasSite, clients: &SiteClients) -> Result<Probed, ProviderError> {
         let region = clients.maas(site).await?;
         let client = region.client();
         let version = client.version().await?;
@@ -49,6 +49,7 @@ impl Prober {
         let racks = client.rack_controllers().await?;
         let role = if user.is_superuser { "" } else { ", who is no administrator: onboarding needs one" };
         let mut details = vec![format!("key of {}{role}", user.username), racks_in_words(&racks)];
+        details.extend(pxe_note(&racks, &maas.pxe_iface, maas.pxe_vlan_vid));
         details.extend(version_note(&version.version));
         Ok(Probed { version: Some(version.version), details })
     }
@@ -66,7 +67,7 @@ impl SiteProber for Prober {
         let clients = SiteClients::new(secrets, Arc::clone(&self.clock), Arc::clone(&self.ids));
         let probed = match &site.provider {
             SiteProvider::Manual => Ok(Probed { version: None, details: vec!["needs no provider".to_owned()] }),
-            SiteProvider::Maas(_) => self.maas(site, &clients).await,
+            SiteProvider::Maas(maas) => self.maas(site, maas, &clients).await,
             SiteProvider::Lxd(_) => self.lxd(site, &clients).await,
         };
         probed.map_err(|error| ProbeFailed { why: error.to_string(), code: error.code() })

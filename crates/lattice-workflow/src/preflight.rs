@@ -7,6 +7,7 @@ use lattice_core::job::StageError;
 use lattice_core::site::{MaasSite, SiteStatus};
 use lattice_providers::error::ErrorKind;
 use lattice_providers::machine::maas::MaasClient;
+use lattice_providers::machine::maas::region::pxe_note;
 use lattice_providers::secret::read_field;
 
 use crate::enrollment::{secret_error, store_error};
@@ -55,7 +56,14 @@ pub async fn maas(ctx: &Context<'_>) -> Result<String, StageError> {
     read_field(&*ctx.tools.secrets, &path, "pass").await.map_err(|missing| secret_error(&missing, ctx.now))?;
     // A key that was replaced makes another client: what was found with the one before does not count.
     let region = maas::region(ctx).await?;
-    let about = format!("{:p} {} {}", std::sync::Arc::as_ptr(&region), site.distro_series, site.policy.require_hw_sync);
+    let about = format!(
+        "{:p} {} {} {} {}",
+        std::sync::Arc::as_ptr(&region),
+        site.distro_series,
+        site.policy.require_hw_sync,
+        site.pxe_iface,
+        site.pxe_vlan_vid
+    );
     if let Some(said) = ctx.tools.sites.found_fit(ctx.site.id, &about, ctx.now, FIT_FOR) {
         return Ok(said);
     }
@@ -86,11 +94,14 @@ async fn region_is_fit(ctx: &Context<'_>, site: &MaasSite, client: &MaasClient) 
         // A version that cannot be read is none that is known to be too old.
         Some(_) | None => {}
     }
-    if client.rack_controllers().await.map_err(failed(ctx.now))?.is_empty() {
+    let racks = client.rack_controllers().await.map_err(failed(ctx.now))?;
+    if racks.is_empty() {
         return lacks("no_rack_controller", format!("{url} has no rack controller: nothing boots there"));
     }
     has_image(ctx, site, client).await?;
-    Ok(format!("MAAS {version} answers, as {}", user.username))
+    // Said and not refused: machines may boot from another interface than the site names.
+    let note = pxe_note(&racks, &site.pxe_iface, site.pxe_vlan_vid).map(|note| format!("; {note}")).unwrap_or_default();
+    Ok(format!("MAAS {version} answers, as {}{note}", user.username))
 }
 
 /// An image that is not there is said now; a region that does not say which there are says it at the deploy.

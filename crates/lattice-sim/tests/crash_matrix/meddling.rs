@@ -78,3 +78,27 @@ async fn what_the_site_lacks_is_said_before_anything_is_done() {
     let driven = world.drive(Death::Never).await;
     assert_eq!(driven.job.state.status, JobStatus::Completed, "{:?}", driven.job.state);
 }
+
+/// A first deployment that fails, and then a release that fails once.
+async fn whose_release_fails(change: fn(&mut MaasSite)) -> (World, Job) {
+    let world = World::opened(Kind::Maas, Lie::None, change).await;
+    world.machine_fault(MachineFault::DeployNoDatasource, Some(1));
+    world.machine_fault(MachineFault::ReleaseFails, Some(1));
+    let job = world.drive(Death::Never).await.job;
+    (world, job)
+}
+
+#[tokio::test]
+async fn a_release_that_fails_is_made_again_without_erasing_if_the_policy_lets_it() {
+    let (world, job) = whose_release_fails(|_| {}).await;
+    assert_eq!(job.state.status, JobStatus::Completed, "{:?}", job.state);
+    checks::onboarded(&world, Kind::Maas, &job).await.expect("it was released and deployed again");
+    let (world, stopped) = whose_release_fails(|site| site.policy.release_fallback_no_erase = false).await;
+    let failure = stopped.state.failure.clone().expect("it waits for an operator");
+    assert_eq!((failure.error_code.as_str(), failure.class), ("release_failed", FailureClass::StateAmbiguity));
+    assert!(failure.message.contains("release_fallback_no_erase"), "{failure:?}");
+    world.meddle("release").await;
+    world.operate(&typed(&stopped)).await.unwrap();
+    let driven = world.drive(Death::Never).await;
+    assert_eq!(driven.job.state.status, JobStatus::Completed, "{:?}", driven.job.state);
+}

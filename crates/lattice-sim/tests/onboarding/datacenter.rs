@@ -424,7 +424,7 @@ fn site_row(site: &SimulatedSite, ids: &Ids, ssh_port: u16) -> Site {
             api_token_path: "maas/token".to_owned(),
             default_power_creds_path: "maas/power".to_owned(),
             deploy_password_path: "maas/deploy".to_owned(),
-            pxe_iface: "eth0".to_owned(),
+            pxe_iface: "ens19".to_owned(),
             pxe_vlan_vid: 0,
             node_pxe_iface: pxe.clone(),
             distro_series: "ubuntu/noble".to_owned(),

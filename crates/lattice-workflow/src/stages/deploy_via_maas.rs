@@ -134,7 +134,7 @@ pub(super) async fn release(ctx: &Context<'_>, machine: &Machine) -> Result<Outc
     let after = if machine.status == MachineStatus::Deploying {
         region.client().abort(id, &comment).await.map_err(failed(ctx.now))?
     } else if machine.status.releasable() && machine.status != MachineStatus::Releasing {
-        region.client().release(id, Erase::Nothing, &comment).await.map_err(failed(ctx.now))?
+        region.client().release(id, erase(ctx, machine)?, &comment).await.map_err(failed(ctx.now))?
     } else {
         machine.clone()
     };
@@ -145,6 +145,25 @@ pub(super) async fn release(ctx: &Context<'_>, machine: &Machine) -> Result<Outc
         waiting_for: format!("MAAS to release {}; it is {}", ctx.job.hostname, after.status),
         delta: Delta::default().seen(ctx, maas::seen(&after)),
     })
+}
+
+/// What a release erases: what the region is configured to; nothing once that failed, if the site's policy lets it.
+/// spec: S5 3.6 `release_fallback_no_erase`, 5.3
+fn erase(ctx: &Context<'_>, machine: &Machine) -> Result<Erase, StageError> {
+    if !matches!(machine.status, MachineStatus::FailedReleasing | MachineStatus::FailedDiskErasing) {
+        return Ok(Erase::AsConfigured);
+    }
+    if ctx.maas_site()?.policy.release_fallback_no_erase {
+        return Ok(Erase::Nothing);
+    }
+    let text = format!(
+        "machine {} is {} ({}), and the policy release_fallback_no_erase forbids a release without erasing: release it in \
+         MAAS, or mark it fixed there",
+        machine.system_id,
+        machine.status,
+        maas::reason(machine)
+    );
+    Err(error(FailureClass::StateAmbiguity, "release_failed", text))
 }
 
 fn undone(ctx: &Context<'_>, message: &str) -> Delta {

@@ -39,7 +39,9 @@ pub struct Deploy {
 /// What happens to the disks at a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Erase {
-    /// Nothing.
+    /// What the region's configuration says of releases that say nothing themselves.
+    AsConfigured,
+    /// Nothing, whatever the region's configuration says.
     Nothing,
     /// Only the ends of each disk.
     Quick,
@@ -117,7 +119,8 @@ impl MaasClient {
     pub async fn release(&self, system_id: &SystemId, erase: Erase, comment: &str) -> Result<Machine, ProviderError> {
         let call = operation("machines.release", system_id, "release").field("comment", comment);
         let call = match erase {
-            Erase::Nothing => call,
+            Erase::AsConfigured => call,
+            Erase::Nothing => call.field("erase", false),
             Erase::Quick => call.field("erase", true).field("quick_erase", true),
             Erase::Secure => call.field("erase", true).field("secure_erase", true),
             Erase::Whole => call.field("erase", true),

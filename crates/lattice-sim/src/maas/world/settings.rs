@@ -144,7 +144,8 @@ impl MaasWorld {
         let body = json!([{
             "system_id": "rack01", "hostname": "rack-1", "fqdn": "rack-1.maas", "node_type": 2,
             "node_type_name": "Rack controller", "version": VERSION, "power_state": "unknown",
-            "ip_addresses": ["127.0.0.1"], "service_set": services, "zone": self.groups.zone_body("default"),
+            "ip_addresses": ["127.0.0.1"], "service_set": services,
+            "interface_set": [{"id": 1, "name": "ens18", "vlan": null}, {"id": 2, "name": "ens19", "vlan": null}], "zone": self.groups.zone_body("default"),
             "resource_uri": "/MAAS/api/2.0/rackcontrollers/rack01/",
         }]);
         Response::json(200, &body)
