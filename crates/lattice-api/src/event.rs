@@ -1,11 +1,14 @@
 //! Events: what happened, in commit order, without gaps. `GET /api/v1/admin/events`.
 
+use lattice_core::actor::Role;
 use lattice_core::batch::{BatchCause, BatchControl, BatchStatus, Children};
 use lattice_core::change::EventRow;
 use lattice_core::failure::FailureClass;
-use lattice_core::ids::{BatchId, EventSeq, JobId, NodeId, SiteId};
+use lattice_core::ids::{BatchId, EventSeq, JobId, NodeId, OverrideId, ProfileId, RoceId, SiteId};
 use lattice_core::job::{JobKind, JobStatus, StageName};
 use lattice_core::node::{Availability, HoldKind, Status};
+use lattice_core::site::credentials::CredentialName;
+use lattice_core::site::{MaasPolicy, PowerSelector, ProfileSettings, SiteStatus};
 use lattice_core::time::Timestamp;
 use lattice_core::webhook::{EventPattern, WebhookStatus};
 use serde::{Deserialize, Serialize};
@@ -132,6 +135,108 @@ pub struct JobPayload {
     pub failure_class: Option<FailureClass>,
     /// What failed; null when nothing did.
     pub error_code: Option<String>,
+}
+
+/// Payload of `site.created`, `site.updated` and `site.removed`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct SitePayload {
+    /// Its name.
+    pub name: String,
+    /// Whether new onboardings are accepted.
+    pub status: SiteStatus,
+    /// `maas`, `lxd` or `manual`.
+    pub kind: String,
+    /// How onboardings go, at a MAAS site.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<MaasPolicy>,
+    /// The profile of onboardings that name none, at a MAAS site; absent: the site's own settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_profile_id: Option<ProfileId>,
+}
+
+/// Payload of `site.credential_set`, `site.credential_validated` and `site.credential_refused`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct SiteCredentialPayload {
+    /// Which credential.
+    pub name: CredentialName,
+    /// Where it is kept in the secret store.
+    pub path: String,
+    /// What is wrong with it; null when nothing is.
+    pub problem: Option<String>,
+}
+
+/// Payload of `site.profile.created`, `site.profile.updated` and `site.profile.removed`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ProfilePayload {
+    /// Which profile.
+    pub profile: ProfileId,
+    /// Its name.
+    pub name: String,
+    /// Whether new onboardings may name it.
+    pub status: SiteStatus,
+    /// What it sets.
+    pub settings: ProfileSettings,
+}
+
+/// Payload of `site.power_override.created`, `site.power_override.updated` and `site.power_override.removed`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct PowerOverridePayload {
+    /// Which override.
+    #[serde(rename = "override")]
+    pub id: OverrideId,
+    /// What is compared.
+    pub selector_type: PowerSelector,
+    /// With what.
+    pub selector_value: String,
+    /// Whether it is looked at.
+    pub status: SiteStatus,
+}
+
+/// Payload of `site.roce_assigned` and `site.roce_removed`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RocePayload {
+    /// Which assignment.
+    pub assignment: RoceId,
+    /// Of which host.
+    pub hostname: String,
+    /// Of which interface.
+    pub interface: String,
+    /// The address with its prefix.
+    pub ipv4_cidr: String,
+}
+
+/// Payload of `sku.created`, `sku.updated` and `sku.removed`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct SkuPayload {
+    /// Its name.
+    pub name: String,
+    /// GPUs that a machine of it has.
+    pub gpus: u32,
+}
+
+/// Payload of `enrollment_token.issued`, `enrollment_token.used` …
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct EnrollmentTokenPayload {
+    /// For which node.
+    pub node: NodeId,
+    /// From when on it is refused.
+    pub expires_at: Timestamp,
+}
+
+/// Payload of `api_token.issued` and `api_token.revoked`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ApiTokenPayload {
+    /// Who it is.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+}
+
+/// Payload of events that say something in words alone: `secrets.unavailable`, `webhook.tested` …
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct NotePayload {
+    /// For people.
+    pub detail: String,
 }
 
 /// Payload of `webhook.created`, `webhook.gave_up` …

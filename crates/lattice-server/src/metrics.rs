@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lattice_core::batch::{BatchStatus, Children};
 use lattice_core::ids::EventSeq;
 use lattice_core::job::JobStatus;
 use lattice_core::node::NodeState;
@@ -34,7 +35,7 @@ pub struct SiteLabels {
     status: String,
 }
 
-/// States of jobs, of webhooks.
+/// States of jobs, of batches, of webhooks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct StatusLabels {
     status: String,
@@ -74,6 +75,25 @@ pub struct DeedLabels {
     deed: String,
 }
 
+/// Permits of onboardings: `used`, `free`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct PermitLabels {
+    state: String,
+}
+
+/// Batches as they stand at a scrape.
+#[derive(Debug, Clone, Default)]
+pub struct BatchFigures {
+    /// Of those that are not over.
+    pub statuses: Vec<BatchStatus>,
+    /// Machines of all of them.
+    pub machines: Children,
+    /// Permits of the sites of those that are not over.
+    pub permits: u64,
+    /// How many of these are used.
+    pub used: u64,
+}
+
 /// What came of a delivery: `taken`, `refused`, `failed`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ResultLabels {
@@ -96,6 +116,9 @@ pub struct Metrics {
     secret_requests: Family<SecretLabels, Counter>,
     secret_seconds: Family<DeedLabels, Histogram>,
     secret_store_up: Gauge,
+    batches: Family<StatusLabels, Gauge>,
+    batch_machines: Family<StatusLabels, Gauge>,
+    permits: Family<PermitLabels, Gauge>,
     webhooks: Family<StatusLabels, Gauge>,
     webhook_deliveries: Family<ResultLabels, Counter>,
     webhook_seconds: Histogram,
@@ -119,6 +142,9 @@ impl Default for Metrics {
             secret_requests: Family::default(),
             secret_seconds: Family::new_with_constructor(|| Histogram::new(REQUEST_SECONDS)),
             secret_store_up: Gauge::default(),
+            batches: Family::default(),
+            batch_machines: Family::default(),
+            permits: Family::default(),
             webhooks: Family::default(),
             webhook_deliveries: Family::default(),
             webhook_seconds: Histogram::new(REQUEST_SECONDS),
@@ -158,12 +184,28 @@ impl Default for Metrics {
             "1 while the secret store gives what it is asked for",
             metrics.secret_store_up.clone(),
         );
+        metrics.register_batches();
         metrics.register_webhooks();
         metrics
     }
 }
 
 impl Metrics {
+    fn register_batches(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("lattice_batches", "Batches that are not over, by their status", self.batches.clone());
+        registry.register(
+            "lattice_batch_machines",
+            "Machines of all batches, by the status of their onboarding; pending ones wait for a permit",
+            self.batch_machines.clone(),
+        );
+        registry.register(
+            "lattice_onboarding_permits",
+            "Onboardings that may run at once at sites with a batch that is not over: used, and free",
+            self.permits.clone(),
+        );
+    }
+
     fn register_webhooks(&mut self) {
         let registry = &mut self.registry;
         registry.register("lattice_webhooks", "Webhooks by their status", self.webhooks.clone());
@@ -265,6 +307,29 @@ impl Metrics {
         for site in sites {
             let labels = SiteLabels { kind: site.provider.kind().to_owned(), status: site.status.to_string() };
             self.sites.get_or_create(&labels).inc();
+        }
+    }
+
+    /// Sets the batches as they stand at a scrape.
+    pub fn observe_batches(&self, figures: &BatchFigures) {
+        self.batches.clear();
+        for status in &figures.statuses {
+            self.batches.get_or_create(&StatusLabels { status: status.to_string() }).inc();
+        }
+        let machines = &figures.machines;
+        for (status, count) in [
+            (JobStatus::Pending, machines.pending),
+            (JobStatus::Running, machines.running),
+            (JobStatus::Compensating, machines.compensating),
+            (JobStatus::Completed, machines.succeeded),
+            (JobStatus::FailedRetryable, machines.failed_retryable),
+            (JobStatus::FailedManualIntervention, machines.failed_manual_intervention),
+            (JobStatus::Cancelled, machines.cancelled),
+        ] {
+            self.batch_machines.get_or_create(&StatusLabels { status: status.to_string() }).set(clamp(count));
+        }
+        for (state, count) in [("used", figures.used), ("free", figures.permits.saturating_sub(figures.used))] {
+            self.permits.get_or_create(&PermitLabels { state: state.to_owned() }).set(clamp(count));
         }
     }
 

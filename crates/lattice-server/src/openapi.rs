@@ -1,13 +1,20 @@
 //! The API's description, generated from the table of routes and the wire types.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use lattice_api::event::{BatchPayload, Event, JobPayload, NodePayload, WebhookPayload};
+use lattice_api::event::{
+    ApiTokenPayload, BatchPayload, EnrollmentTokenPayload, Event, JobPayload, NodePayload, NotePayload,
+    PowerOverridePayload, ProfilePayload, RocePayload, SiteCredentialPayload, SitePayload, SkuPayload, WebhookPayload,
+};
 use lattice_core::batch::BatchCause;
 use lattice_core::change::NodeAction;
 use lattice_core::webhook::WebhookCause;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use strum::VariantArray;
+use utoipa::openapi::schema::Schema;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ComponentsBuilder, InfoBuilder, OpenApiBuilder, Paths, RefOr};
 use utoipa::{PartialSchema, ToSchema};
@@ -53,9 +60,9 @@ pub fn events_document() -> String {
         .into_iter()
         .map(|(name, about)| {
             let event = json!({"$ref": format!("#/components/schemas/{}", Event::name())});
-            let payload = match payload_of(&name) {
+            let payload = match shape_of(&name) {
                 Some(shape) => {
-                    let shape = json!({"$ref": format!("#/components/schemas/{shape}")});
+                    let shape = json!({"$ref": format!("#/components/schemas/{}", shape.name)});
                     json!({"allOf": [event, {"type": "object", "properties": {"payload": shape}}]})
                 }
                 None => event,
@@ -75,34 +82,57 @@ pub fn events_document() -> String {
     }))
 }
 
-/// Shapes of payloads, and the types that they name.
+/// The shape of a payload, and the types that it names.
+struct Shape {
+    name: Cow<'static, str>,
+    describe: fn(&mut Vec<(String, RefOr<Schema>)>),
+    #[cfg(test)]
+    reads_back: fn(&Value) -> Result<Value, serde_json::Error>,
+}
+
+impl Shape {
+    fn of<T: ToSchema + Serialize + DeserializeOwned>() -> Self {
+        Self {
+            name: T::name(),
+            describe: |schemas| {
+                schemas.push((T::name().into_owned(), T::schema()));
+                T::schemas(schemas);
+            },
+            #[cfg(test)]
+            reads_back: |payload| serde_json::from_value::<T>(payload.clone()).and_then(serde_json::to_value),
+        }
+    }
+}
+
+/// Shapes of all payloads, and the types that they name.
 fn payload_schemas() -> BTreeMap<String, Value> {
     let mut schemas = Vec::new();
-    for (name, schema) in [
-        (NodePayload::name(), NodePayload::schema()),
-        (JobPayload::name(), JobPayload::schema()),
-        (BatchPayload::name(), BatchPayload::schema()),
-        (WebhookPayload::name(), WebhookPayload::schema()),
-    ] {
-        schemas.push((name.into_owned(), schema));
+    for shape in event_names().iter().filter_map(|(name, _)| shape_of(name)) {
+        (shape.describe)(&mut schemas);
     }
-    NodePayload::schemas(&mut schemas);
-    JobPayload::schemas(&mut schemas);
-    BatchPayload::schemas(&mut schemas);
-    WebhookPayload::schemas(&mut schemas);
     schemas.into_iter().map(|(name, schema)| (name, schema_value(&schema))).collect()
 }
 
-/// The shape of an event's payload by its name; none where it is a few words about a setting.
-fn payload_of(name: &str) -> Option<std::borrow::Cow<'static, str>> {
-    match name.split('.').collect::<Vec<_>>().as_slice() {
-        ["node", _] => Some(NodePayload::name()),
-        ["job", "changed"] | ["node", _, _] => Some(JobPayload::name()),
-        ["onboarding", "batch", _] => Some(BatchPayload::name()),
-        ["webhook", "tested" | "test"] => None,
-        ["webhook", _] => Some(WebhookPayload::name()),
-        _ => None,
-    }
+/// The shape of an event's payload by the event's name; none where there is no such event.
+fn shape_of(name: &str) -> Option<Shape> {
+    Some(match name.split('.').collect::<Vec<_>>().as_slice() {
+        ["node", _] => Shape::of::<NodePayload>(),
+        ["job", "changed"] | ["node", _, _] => Shape::of::<JobPayload>(),
+        ["onboarding", "batch", _] => Shape::of::<BatchPayload>(),
+        ["site", "created" | "updated" | "removed"] => Shape::of::<SitePayload>(),
+        ["site", "credential_set" | "credential_validated" | "credential_refused"] => {
+            Shape::of::<SiteCredentialPayload>()
+        }
+        ["site", "roce_assigned" | "roce_removed"] => Shape::of::<RocePayload>(),
+        ["site", "profile", _] => Shape::of::<ProfilePayload>(),
+        ["site", "power_override", _] => Shape::of::<PowerOverridePayload>(),
+        ["sku", _] => Shape::of::<SkuPayload>(),
+        ["enrollment_token", _] => Shape::of::<EnrollmentTokenPayload>(),
+        ["api_token", _] => Shape::of::<ApiTokenPayload>(),
+        ["webhook", "tested" | "test"] | ["secrets", _] | ["job", "settings_renewed"] => Shape::of::<NotePayload>(),
+        ["webhook", _] => Shape::of::<WebhookPayload>(),
+        _ => return None,
+    })
 }
 
 /// Every name that an event may have, and what it tells. spec: S5 8.0
@@ -113,7 +143,7 @@ pub fn event_names() -> Vec<(String, String)> {
             (format!("node.{action}"), "a node changed; the payload has its states, holds and the cause".to_owned())
         })
         .collect();
-    for noun in ["onboarding", "drain", "retirement", "removal"] {
+    for noun in ["onboarding", "drain", "retirement", "removal", "reboot"] {
         for what in ["started", "completed", "failed", "manual_intervention_required", "cancelled"] {
             names.push((format!("node.{noun}.{what}"), format!("a job of kind {noun} reached that point")));
         }
@@ -131,6 +161,10 @@ pub fn event_names() -> Vec<(String, String)> {
         ("webhook.tested", "an operator had an event of its own posted to a webhook; the payload says what came back"),
         ("webhook.test", "posted to a webhook by that test alone: its place is 0, and it is in no feed"),
         ("job.changed", "a job changed; the payload has its status, stage, attempt and failure"),
+        (
+            "job.settings_renewed",
+            "a job begins anew with other settings than it was accepted with; the payload says what differs",
+        ),
         ("site.created", "a site was created"),
         ("site.updated", "a site was changed, enabled or disabled"),
         ("site.credential_set", "a credential of a site was stored or rotated; the payload has its name and path"),
@@ -167,7 +201,7 @@ pub fn event_names() -> Vec<(String, String)> {
     names
 }
 
-fn schema_value(schema: &RefOr<utoipa::openapi::schema::Schema>) -> Value {
+fn schema_value(schema: &RefOr<Schema>) -> Value {
     serde_json::to_value(schema).expect("a schema has only text keys")
 }
 
@@ -175,4 +209,16 @@ fn pretty(value: &Value) -> String {
     let mut text = serde_json::to_string_pretty(value).expect("a description has only text keys");
     text.push('\n');
     text
+}
+
+/// Whether a payload has the shape that is described for events of that name: nothing more, nothing less.
+#[cfg(test)]
+pub fn is_as_described(name: &str, payload: &Value) -> Result<(), String> {
+    let shape = shape_of(name).ok_or_else(|| format!("{name} is not described"))?;
+    if !event_names().iter().any(|(known, _)| known == name) {
+        return Err(format!("{name} is not listed"));
+    }
+    let read =
+        (shape.reads_back)(payload).map_err(|error| format!("{name} is no {}: {error}: {payload}", shape.name))?;
+    if read == *payload { Ok(()) } else { Err(format!("{name} has {payload}, {} says {read}", shape.name)) }
 }

@@ -129,6 +129,16 @@ impl Store {
         Ok(counts.into_iter().map(|(batch, counts)| (batch, Children::count(counts))).collect())
     }
 
+    /// Where the children of all batches stand, those of finished ones included.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn children_of_all(&self) -> Result<Children, StoreError> {
+        const COUNTS: &str = "SELECT status, COUNT(*) FROM jobs WHERE batch IS NOT NULL GROUP BY status";
+        let rows = self.fetch(Query::new(COUNTS, vec![]), |r| Ok((r.name()?, r.count()?))).await?;
+        Ok(Children::count(rows))
+    }
+
     /// Where the children of a batch stand, by status and stage.
     ///
     /// # Errors
@@ -179,6 +189,23 @@ impl Store {
             AND status IN ('running', 'compensating')";
         let rows = self.fetch(Query::new(MOVING, vec![Value::Id(site.uuid())]), |r| r.count()).await?;
         Ok(rows.first().copied().unwrap_or(0))
+    }
+
+    /// The live node of a site that has this hardware address, in lower case: named when it was onboarded, or found on its
+    /// host. Asked once for each onboarding that names one, so it may look at all rows of the site.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn node_with_mac(&self, site: SiteId, mac: &str) -> Result<Option<(NodeId, String)>, StoreError> {
+        const HOLDER: &str = "SELECT n.id, n.hostname FROM nodes n WHERE n.site = ?1 AND n.live = 1 AND ( \
+            EXISTS (SELECT 1 FROM jobs j WHERE j.node = n.id AND j.kind = 'onboarding' AND j.body LIKE ?2) \
+            OR EXISTS (SELECT 1 FROM host_facts f WHERE f.node = n.id AND LOWER(f.body) LIKE ?3)) LIMIT 1";
+        let params = vec![
+            Value::Id(site.uuid()),
+            Value::owned(format!("%\"pxe_mac\":\"{mac}\"%")),
+            Value::owned(format!("%\"mac\":\"{mac}\"%")),
+        ];
+        Ok(self.fetch(Query::new(HOLDER, params), |r| Ok((NodeId::new(r.id()?), r.text()?))).await?.pop())
     }
 
     /// Which of these hostnames, and which of these BMC addresses of a site, live nodes have.

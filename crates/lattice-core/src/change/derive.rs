@@ -168,7 +168,9 @@ fn site_picture(site: &Site) -> Value {
     let mut picture = json!({"name": site.name, "status": site.status, "kind": site.provider.kind()});
     if let SiteProvider::Maas(maas) = &site.provider {
         picture["policy"] = json!(maas.policy);
-        picture["default_profile_id"] = json!(maas.default_profile_id);
+        if let Some(profile) = maas.default_profile_id {
+            picture["default_profile_id"] = json!(profile);
+        }
     }
     picture
 }

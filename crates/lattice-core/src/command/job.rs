@@ -1,16 +1,16 @@
 //! What operators ask of jobs: the engine decides, the node follows in the same commit. design: 3-jobs
 
 use super::{Planned, Request};
-use crate::change::{Change, JobChange, NodeAction, NodeChange};
+use crate::change::{Change, JobChange, NodeAction, NodeChange, Resource};
 use crate::explain::{Code, Explain, NextAction};
 use crate::job::{
-    self, Decisions, Flow, Input, Job, JobKind, JobState, NotProven, Op, OperatorAction, Proof, allowed_node_statuses,
-    flow_for, node_moves, step,
+    self, Decisions, Flow, Input, Job, JobInput, JobKind, JobState, NotProven, Op, OperatorAction, Proof,
+    allowed_node_statuses, flow_for, node_moves, step,
 };
 use crate::node::machine::{self, Facts, NodeEvent, decide};
 use crate::node::status::{Owner, STATUS_EDGES};
 use crate::node::{Node, Status};
-use crate::site::Site;
+use crate::site::{MaasSettings, Site};
 use crate::time::Timestamp;
 
 /// An operator's request.
@@ -97,6 +97,24 @@ pub fn act(
     })));
     let commit = request.commit(Vec::new(), changes);
     Ok(Some(Planned { commit, node: node.id, job: Some(job.id), effects: Vec::new() }))
+}
+
+/// The job with the settings that stand now in place of those that it was accepted with, and what the audit says of it;
+/// none where nothing differs. For the actions that begin anew: what runs on keeps what it began with. spec: S5 3.7, 4.9
+pub fn renewed(job: &Job, settings: MaasSettings) -> Option<(Job, Change)> {
+    let mut after = job.clone();
+    let JobInput::OnboardMaas { settings: frozen, .. } = &mut after.input else { return None };
+    let differences = settings.differences(frozen);
+    if differences.is_empty() {
+        return None;
+    }
+    **frozen = settings;
+    let note = Change::Note {
+        name: "job.settings_renewed".to_owned(),
+        resource: Resource::Job(job.id),
+        detail: differences.join("; "),
+    };
+    Some((after, note))
 }
 
 /// Starts a job that waited for permits; none when it was started, or is over.

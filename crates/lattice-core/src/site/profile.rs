@@ -1,8 +1,10 @@
 //! Profiles of a MAAS site, and what an onboarding works with once it is accepted. spec: S5 3.7
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{MaasPolicy, MaasSite, Site, SiteProvider, SiteStatus};
 use crate::ids::{Generation, ProfileId, SiteId};
@@ -58,7 +60,8 @@ pub struct ProfileSettings {
 }
 
 /// What an onboarding works with: the site's settings with its profile's over them, as they stood when it was
-/// accepted. It is part of the job's input, so that a later edit does not change a job that runs.
+/// accepted, or run again from the top. It is part of the job's input, so that a later edit does not change a job that
+/// runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct MaasSettings {
     /// The profile's name; absent: the site's own settings.
@@ -101,6 +104,31 @@ impl MaasSettings {
                 ..policy
             },
         }
+    }
+
+    /// What differs from what stood before, as `policy.require_hw_sync: true → false`, by name.
+    pub fn differences(&self, before: &Self) -> Vec<String> {
+        let (before, after) = (before.fields(), self.fields());
+        let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        let shown = |value: Option<&Value>| match value {
+            None | Some(Value::Null) => "none".to_owned(),
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+        };
+        names
+            .into_iter()
+            .filter(|name| before.get(*name) != after.get(*name))
+            .map(|name| format!("{name}: {} → {}", shown(before.get(name)), shown(after.get(name))))
+            .collect()
+    }
+
+    /// Every setting by its name, those of the policy with their path.
+    fn fields(&self) -> BTreeMap<String, Value> {
+        let Ok(Value::Object(mut fields)) = serde_json::to_value(self) else { return BTreeMap::new() };
+        let policy = fields.remove("policy");
+        let policy = policy.as_ref().and_then(Value::as_object).into_iter().flatten();
+        let policy = policy.map(|(name, value)| (format!("policy.{name}"), value.clone()));
+        policy.chain(fields.clone()).collect()
     }
 
     /// The site with these settings; address, credentials and deploy user are those that it has now.

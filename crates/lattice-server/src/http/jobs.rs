@@ -14,7 +14,8 @@ use lattice_core::command::job::{self as commands, Asked};
 use lattice_core::explain::{Code, NextAction};
 use lattice_core::explanation;
 use lattice_core::ids::JobId;
-use lattice_core::job::{Allowed, Enter, Flow, Job, JobStatus, Proof, StageEventStatus, StageName, flow_for};
+use lattice_core::job::{Allowed, Enter, Flow, Job, JobInput, JobStatus, Proof, StageEventStatus, StageName, flow_for};
+use lattice_core::site::{MaasSettings, Site, SiteProvider, SiteStatus};
 use lattice_core::time::Timestamp;
 use lattice_store::{JobFilter, JobSummary, StageRecord};
 use strum::VariantArray;
@@ -148,17 +149,42 @@ pub async fn carry_out<B: Send + Sync>(
     let node = app.store.node(job.node).await?.ok_or_else(|| Refusal::not_found("node", &job.node.to_string()))?;
     let site = site_of(app, job.site).await?;
     let request = write.request(&*app.ids, reason);
+    let (job, note) = match settings_now(app, &site, &job, asked.action).await? {
+        Some(settings) => commands::renewed(&job, settings).map_or((job, None), |(job, note)| (job, Some(note))),
+        None => (job, None),
+    };
     let planned = commands::act(&request, &job, &node, &site, asked).map_err(|refused| Refusal::explained(&refused))?;
     let Some(planned) = planned else {
         // Nothing changes, and yet its driver may have been lost: waking a live one does no harm.
         (app.wake)(job.id);
         return Ok(false);
     };
-    match write.commit(app, planned.commit).await? {
+    let mut commit = planned.commit;
+    commit.changes.extend(note);
+    match write.commit(app, commit).await? {
         Committed::Now | Committed::Earlier(_) => {}
     }
     (app.wake)(job.id);
     Ok(true)
+}
+
+/// The settings with which a job begins anew: those that stand now. A profile that is gone or disabled since says nothing
+/// any more: the job keeps what it had.
+async fn settings_now(app: &App, site: &Site, job: &Job, action: JobAction) -> Answer<Option<MaasSettings>> {
+    match action {
+        JobAction::Rerun | JobAction::RestartClean => {}
+        JobAction::RetryStage
+        | JobAction::Resume
+        | JobAction::Cancel
+        | JobAction::AdoptObservedState
+        | JobAction::MarkManualInterventionRequired => return Ok(None),
+    }
+    let (JobInput::OnboardMaas { settings, .. }, SiteProvider::Maas(maas)) = (&job.input, &site.provider) else {
+        return Ok(None);
+    };
+    let Some(id) = settings.profile_id else { return Ok(Some(MaasSettings::of(maas, None))) };
+    let profile = app.store.profile(id).await?.filter(|profile| profile.status == SiteStatus::Active);
+    Ok(profile.map(|profile| MaasSettings::of(maas, Some(&profile))))
 }
 
 /// A job of a list.

@@ -64,6 +64,9 @@ pub async fn create(State(app): State<App>, write: Write<CreateOnboarding>) -> A
         SiteProvider::Manual => return Err(by_hand(&site, body)),
     };
     let planned = planned?;
+    if let Some(mac) = &body.pxe_mac {
+        mac_is_free(&app, &site, mac).await?;
+    }
     let (node, job) = (planned.node, planned.job);
     match write.commit(&app, planned.commit).await? {
         Committed::Now => {}
@@ -72,6 +75,13 @@ pub async fn create(State(app): State<App>, write: Write<CreateOnboarding>) -> A
     let job = job.ok_or_else(|| Refusal::new(Code::Internal, "an onboarding was decided without a job"))?;
     (app.wake)(job);
     Ok(accepted(job, node, JobStatus::Pending))
+}
+
+/// Two nodes that boot from one hardware address would be one machine.
+async fn mac_is_free(app: &App, site: &Site, mac: &str) -> Answer<()> {
+    let Some((_, hostname)) = app.store.node_with_mac(site.id, &mac.to_ascii_lowercase()).await? else { return Ok(()) };
+    Err(Refusal::new(Code::Taken, format!("`pxe_mac` {mac} is taken by node {hostname} of site {}", site.name))
+        .next(NextAction::run(format!("lattice explain node {hostname}"), "says what that node is")))
 }
 
 fn accepted(onboarding_id: JobId, node_id: NodeId, status: JobStatus) -> Response {

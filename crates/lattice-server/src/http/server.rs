@@ -1,5 +1,6 @@
 //! The server about itself: alive, ready, metrics, its API.
 
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use axum::Json;
@@ -7,11 +8,13 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header;
 use lattice_api::server::ServerHealth;
+use lattice_core::batch::admission::parallel;
 use lattice_core::explain::Code;
+use lattice_core::ids::SiteId;
 
 use super::App;
 use crate::error::{Answer, Refusal};
-use crate::metrics::OPENMETRICS;
+use crate::metrics::{BatchFigures, OPENMETRICS};
 
 fn health() -> Json<ServerHealth> {
     Json(ServerHealth { status: "ok".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() })
@@ -35,9 +38,27 @@ pub async fn readyz(State(app): State<App>) -> Answer<Json<ServerHealth>> {
 pub async fn metrics(State(app): State<App>) -> Answer<Response> {
     let nodes: Vec<_> = app.store.node_counts().await?.into_iter().map(|count| (count.state, count.nodes)).collect();
     let jobs = app.store.job_counts().await?;
+    app.metrics.observe_batches(&batches(&app).await?);
     app.metrics.observe_sites(app.store.sites().await?.iter());
     app.metrics.observe(&nodes, &jobs, app.store.last_event().await?);
     Ok(([(header::CONTENT_TYPE, OPENMETRICS)], app.metrics.text()).into_response())
+}
+
+async fn batches(app: &App) -> Answer<BatchFigures> {
+    let live = app.store.live_batches(None).await?;
+    let sites: BTreeSet<SiteId> = live.iter().map(|batch| batch.site).collect();
+    let mut figures = BatchFigures {
+        statuses: live.iter().map(|batch| batch.status).collect(),
+        machines: app.store.children_of_all().await?,
+        ..BatchFigures::default()
+    };
+    for site in sites {
+        if let Some(row) = app.store.site(site).await? {
+            figures.permits += u64::from(parallel(&row).site);
+            figures.used += app.store.moving_onboardings(site).await?;
+        }
+    }
+    Ok(figures)
 }
 
 /// The description is the same as long as the process lives.

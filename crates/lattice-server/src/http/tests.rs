@@ -5,6 +5,7 @@ mod batches;
 mod events;
 mod fixture;
 mod machines;
+mod onboardings;
 mod receiver;
 mod site_credentials;
 mod site_details;

@@ -345,7 +345,7 @@ fn trial<B>(webhook: &Webhook, write: &Write<B>) -> EventRow {
         resource_id: webhook.id.to_string(),
         node: None,
         correlation: write.correlation.to_string(),
-        payload: serde_json::json!({"name": webhook.name}),
+        payload: serde_json::json!({"detail": format!("a trial of {}", webhook.name)}),
     }
 }
 

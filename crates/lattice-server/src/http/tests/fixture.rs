@@ -18,7 +18,7 @@ use lattice_core::change::{Change, Commit, Outcome};
 use lattice_core::credential::ApiToken;
 use lattice_core::explain::Code;
 use lattice_core::heartbeat::Registry;
-use lattice_core::ids::{ApiTokenId, CorrelationId, Generation, IdSource, JobId, OpId, SiteId, uuid_v7};
+use lattice_core::ids::{ApiTokenId, CorrelationId, EventSeq, Generation, IdSource, JobId, OpId, SiteId, uuid_v7};
 use lattice_core::secret::{Secret, token_hash};
 use lattice_core::site::{Site, SiteProvider, SiteStatus};
 use lattice_core::sku::Sku;
@@ -26,7 +26,7 @@ use lattice_core::time::{Clock, Timestamp};
 use lattice_core::webhook::address::AddressPolicy;
 use lattice_providers::secret::{SecretError, SecretObject, SecretPath, SecretStore};
 use lattice_providers::webhook::HttpSender;
-use lattice_store::{Store, StoreConfig};
+use lattice_store::{EventFilter, PAGE_MAX, Store, StoreConfig};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -229,6 +229,15 @@ impl Api {
     /// Loses all secrets below a path.
     pub fn lose_secrets(&self, below: &str) {
         self.secrets.0.lock().unwrap().retain(|path, _| !path.starts_with(below));
+    }
+
+    /// Checks every event so far against the description of its payload.
+    pub async fn events_are_as_described(&self) {
+        let events = self.store.events(EventSeq(0), &EventFilter::default(), PAGE_MAX).await.unwrap();
+        assert!(!events.is_empty());
+        for event in events {
+            crate::openapi::is_as_described(&event.row.name, &event.row.payload).unwrap();
+        }
     }
 
     /// Lets time pass.

@@ -181,6 +181,7 @@ async fn secrets_of_a_site_are_tried_before_they_are_kept() {
             assert!(!text.contains(secret), "{secret} is in {path}");
         }
     }
+    api.events_are_as_described().await;
 }
 
 #[tokio::test]

@@ -185,6 +185,7 @@ async fn a_profile_is_made_changed_used_and_removed_and_jobs_keep_what_they_took
     assert!(api.store.node_by_hostname("c").await.unwrap().is_none(), "nothing half created");
     let other = api.get("/api/v1/admin/sites/dc2/profiles").await;
     assert_eq!(other.body["items"], json!([]));
+    api.events_are_as_described().await;
 }
 
 #[tokio::test]
@@ -229,6 +230,7 @@ async fn a_login_goes_in_and_never_comes_out() {
     for name in ["site.power_override.created", "site.power_override.updated", "site.power_override.removed"] {
         assert!(names.contains(&json!(name)), "{name} is not in {names:?}");
     }
+    api.events_are_as_described().await;
 }
 
 #[tokio::test]
@@ -271,6 +273,7 @@ async fn assignments_go_in_whole_or_not_at_all() {
     let list = json!({"items": [item("c07u40", "enp28s0np0", "172.30.9.81/31")]});
     assert_eq!(api.send(keyed(&list)).await.status, StatusCode::OK);
     assert_eq!(api.send(keyed(&list)).await.status, StatusCode::OK, "the same request again");
+    api.events_are_as_described().await;
 }
 
 #[tokio::test]
@@ -306,6 +309,7 @@ async fn sites_and_skus_in_use_stay_and_addresses_are_taken_once() {
         "pxe_iface": "a", "pxe_vlan_vid": 1, "node_pxe_iface": "b"}});
     let again = api.json(Method::POST, "/api/v1/admin/sites", &body.to_string()).await;
     assert_eq!(again.status, StatusCode::CREATED, "the name is free: {}", again.body);
+    api.events_are_as_described().await;
 }
 
 #[tokio::test]

@@ -28,6 +28,7 @@ async fn a_token_is_shown_once_used_listed_and_revoked() {
     assert!(!admin.revoke_token(created.token.id).await.unwrap().valid);
     assert!(!admin.revoke_token(created.token.id).await.unwrap().valid, "twice is once");
     api.send(who(&created.secret)).await.refuses(401, "LAT0002", "revoked");
+    api.events_are_as_described().await;
 }
 
 #[tokio::test]

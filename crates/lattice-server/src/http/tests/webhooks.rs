@@ -22,7 +22,7 @@ use crate::webhooks::{Courier, Turn, deliver};
 
 const WEBHOOKS: &str = "/api/v1/admin/webhooks";
 
-/// A webhook that gets alerts of nodes, its key, and the lease to deliver.
+/// A webhook that gets what is told of the secret store, its key, and the lease to deliver.
 struct Hook {
     id: WebhookId,
     key: String,
@@ -41,10 +41,10 @@ fn hook(seen: &Seen) -> Hook {
     Hook { id: seen.body["webhook"]["id"].as_str().unwrap().parse().unwrap(), key }
 }
 
-/// Tells of `count` alerts.
+/// Tells of `count` things.
 async fn happen(api: &Api, count: usize) {
     for number in 0..count {
-        let name = "node.alert.down".to_owned();
+        let name = "secrets.unavailable".to_owned();
         let resource = Resource::System(format!("c07u{number}"));
         api.commit(vec![Change::Note { name, resource, detail: "nobody hears it".to_owned() }]).await;
     }
@@ -89,7 +89,7 @@ async fn show(api: &Api, name: &str) -> Value {
 async fn events_are_posted_in_order_signed_and_once() {
     let (api, receiver) = (Api::new().await, Receiver::start().await);
     happen(&api, 2).await;
-    let hook = create(&api, "ticketing", &receiver.url(), "node.*").await;
+    let hook = create(&api, "ticketing", &receiver.url(), "secrets.*").await;
     happen(&api, 3).await;
     let last = api.store.last_event().await.unwrap();
     assert_eq!(show(&api, "ticketing").await["waiting"], 3);
@@ -98,11 +98,11 @@ async fn events_are_posted_in_order_signed_and_once() {
     assert_eq!(receiver.seqs(), [last.0 - 2, last.0 - 1, last.0], "what happened since it was created, in order");
     for one in &got {
         assert!(one.is_signed_with(&hook.key) && !one.is_signed_with("another"), "{one:?}");
-        assert_eq!(one.header("lattice-event"), "node.alert.down");
+        assert_eq!(one.header("lattice-event"), "secrets.unavailable");
         assert_eq!(one.header("lattice-webhook"), hook.id.to_string());
         assert_eq!(one.header("lattice-timestamp"), (api.clock.now().as_millis() / 1_000).to_string());
         let event = one.event();
-        assert_eq!((event["seq"].as_u64(), event["name"].as_str()), (Some(one.seq()), Some("node.alert.down")));
+        assert_eq!((event["seq"].as_u64(), event["name"].as_str()), (Some(one.seq()), Some("secrets.unavailable")));
     }
     turn(&api, &hook).await;
     assert_eq!(receiver.got().len(), 3, "once");
@@ -119,7 +119,7 @@ async fn events_are_posted_in_order_signed_and_once() {
 #[tokio::test]
 async fn what_is_not_taken_is_tried_again_before_anything_later() {
     let (api, receiver) = (Api::new().await, Receiver::start().await);
-    let hook = create(&api, "ticketing", &receiver.url(), "node.*").await;
+    let hook = create(&api, "ticketing", &receiver.url(), "secrets.*").await;
     happen(&api, 2).await;
     let last = api.store.last_event().await.unwrap().0;
     receiver.will_say([Says::Status(500, "<h1>out of\u{7} disk</h1>"), Says::Status(429, "")]);
@@ -140,7 +140,7 @@ async fn what_is_not_taken_is_tried_again_before_anything_later() {
 #[tokio::test]
 async fn a_server_that_dies_between_delivery_and_storing_it_delivers_again_and_skips_nothing() {
     let (api, receiver) = (Api::new().await, Receiver::start().await);
-    let hook = create(&api, "ticketing", &receiver.url(), "node.*").await;
+    let hook = create(&api, "ticketing", &receiver.url(), "secrets.*").await;
     happen(&api, 2).await;
     let last = api.store.last_event().await.unwrap().0;
     receiver.will_say([Says::Nothing]);
@@ -161,7 +161,7 @@ async fn a_server_that_dies_between_delivery_and_storing_it_delivers_again_and_s
 #[tokio::test]
 async fn a_disabled_webhook_gets_nothing_and_goes_on_where_it_stopped() {
     let (api, receiver) = (Api::new().await, Receiver::start().await);
-    let hook = create(&api, "ticketing", &receiver.url(), "node.*").await;
+    let hook = create(&api, "ticketing", &receiver.url(), "secrets.*").await;
     let path = |verb: &str| format!("{WEBHOOKS}/ticketing/{verb}");
     let seen = api.json(Method::POST, &path("disable"), r#"{"reason":"maintenance"}"#).await;
     assert_eq!(
@@ -185,12 +185,13 @@ async fn a_disabled_webhook_gets_nothing_and_goes_on_where_it_stopped() {
         audit.body["items"].as_array().unwrap().iter().map(|row| row["action"].as_str().unwrap()).collect();
     let wanted = ["enabled", "disabled", "enabled", "disabled", "created"].map(|verb| format!("webhook.{verb}"));
     assert_eq!(done, wanted);
+    api.events_are_as_described().await;
 }
 
 #[tokio::test]
 async fn a_receiver_that_takes_nothing_is_shown_then_given_up_and_enabled_again() {
     let (api, receiver) = (Api::new().await, Receiver::start().await);
-    let hook = create(&api, "ticketing", &receiver.url(), "node.*").await;
+    let hook = create(&api, "ticketing", &receiver.url(), "secrets.*").await;
     happen(&api, 1).await;
     receiver.will_say(std::iter::repeat_n(Says::Status(503, ""), 24));
     let begun = api.clock.now();
@@ -215,7 +216,7 @@ async fn a_receiver_that_takes_nothing_is_shown_then_given_up_and_enabled_again(
     receiver.will_say([]);
     let call = &shown["next"]["api"];
     api.json(Method::POST, call["path"].as_str().unwrap(), &call["body"].to_string()).await;
-    while receiver.got().last().is_none_or(|got| got.event()["name"] != "node.alert.down")
+    while receiver.got().last().is_none_or(|got| got.event()["name"] != "secrets.unavailable")
         || show(&api, "ticketing").await["waiting"] != 0
     {
         api.pass(Duration::from_secs(300));
@@ -231,7 +232,7 @@ async fn incidents(api: &Api) -> Vec<Value> {
 #[tokio::test]
 async fn a_receiver_that_says_it_is_gone_is_given_up_at_once() {
     let (api, receiver) = (Api::new().await, Receiver::start().await);
-    let hook = create(&api, "ticketing", &receiver.url(), "node.*").await;
+    let hook = create(&api, "ticketing", &receiver.url(), "secrets.*").await;
     happen(&api, 2).await;
     receiver.will_say([Says::Status(410, "")]);
     turn(&api, &hook).await;
@@ -242,7 +243,7 @@ async fn a_receiver_that_says_it_is_gone_is_given_up_at_once() {
 #[tokio::test]
 async fn after_a_rotation_both_keys_sign_until_the_old_one_has_had_its_time() {
     let (api, receiver) = (Api::new().await, Receiver::start().await);
-    let old = create(&api, "ticketing", &receiver.url(), "node.*").await;
+    let old = create(&api, "ticketing", &receiver.url(), "secrets.*").await;
     let path = format!("{WEBHOOKS}/ticketing/rotate-secret");
     let new = hook(&api.json(Method::POST, &path, r#"{"grace_seconds":60}"#).await);
     happen(&api, 1).await;
@@ -263,6 +264,7 @@ async fn after_a_rotation_both_keys_sign_until_the_old_one_has_had_its_time() {
     api.json(Method::POST, &path, r#"{"grace_seconds":9999999}"#).await.refuses(422, "LAT0010", "31 days and more");
     let seen = api.json(Method::DELETE, &format!("{WEBHOOKS}/ticketing"), "").await;
     assert_eq!((seen.status.as_u16(), api.secret_paths("kv/webhooks/").len()), (200, 0), "{}", seen.body);
+    api.events_are_as_described().await;
 }
 
 #[tokio::test]
@@ -291,7 +293,7 @@ async fn a_key_is_in_no_row_no_event_no_audit_and_shown_once() {
 #[tokio::test]
 async fn answers_without_end_and_redirects_do_no_harm() {
     let (api, receiver, other) = (Api::new().await, Receiver::start().await, Receiver::start().await);
-    let hook = create(&api, "ticketing", &receiver.url(), "node.*").await;
+    let hook = create(&api, "ticketing", &receiver.url(), "secrets.*").await;
     happen(&api, 2).await;
     receiver.will_say([Says::Endless, Says::Elsewhere(other.url())]);
     assert!(matches!(turn(&api, &hook).await, Turn::Until(..)));
@@ -315,7 +317,7 @@ async fn what_answers_only_from_inside_is_not_reached_by_address_or_by_name() {
     assert!(api.secret_paths("kv/webhooks/").is_empty());
     // Created while loopback was allowed; judged again at each attempt, by what its name resolves to.
     for (name, url) in [("by-name", receiver.url_by_name()), ("by-address", receiver.url())] {
-        let hook = create(&api, name, &url, "node.*").await;
+        let hook = create(&api, name, &url, "secrets.*").await;
         happen(&api, 1).await;
         let strict = Courier { sender: Arc::new(HttpSender::new(AddressPolicy::default()).unwrap()), ..courier(&api) };
         assert!(matches!(strict.turn(hook.id, lease(&api).await).await.unwrap(), Turn::Until(..)));
@@ -333,7 +335,8 @@ async fn a_webhook_of_a_site_gets_that_sites_events_alone() {
     let site = api.store.site_by_name("local").await.unwrap().unwrap();
     let other = SiteId::generate(&*api.ids, api.clock.now());
     for id in [site.id, other] {
-        let note = Change::Note { name: "site.alert".to_owned(), resource: Resource::Site(id), detail: String::new() };
+        let note =
+            Change::Note { name: "site.removed".to_owned(), resource: Resource::Site(id), detail: String::new() };
         api.commit(vec![note]).await;
     }
     happen(&api, 1).await;
@@ -348,7 +351,7 @@ async fn a_webhook_of_a_site_gets_that_sites_events_alone() {
 #[tokio::test]
 async fn a_test_says_what_came_back_and_is_audited() {
     let (api, receiver) = (Api::new().await, Receiver::start().await);
-    let hook = create(&api, "ticketing", &receiver.url(), "node.*").await;
+    let hook = create(&api, "ticketing", &receiver.url(), "secrets.*").await;
     let path = format!("{WEBHOOKS}/ticketing/test");
     let seen = api.json(Method::POST, &path, "").await;
     assert_eq!((seen.body["ok"].as_bool(), seen.body["status"].as_u64()), (Some(true), Some(204)), "{}", seen.body);
@@ -363,12 +366,13 @@ async fn a_test_says_what_came_back_and_is_audited() {
     );
     let audit = api.get(&format!("/api/v1/admin/audit?resource_kind=webhook&resource_id={}&limit=1", hook.id)).await;
     assert_eq!(audit.body["items"][0]["action"], "webhook.tested");
+    api.events_are_as_described().await;
 }
 
 #[tokio::test]
 async fn a_lost_key_is_said_and_a_new_one_helps() {
     let (api, receiver) = (Api::new().await, Receiver::start().await);
-    let hook = create(&api, "ticketing", &receiver.url(), "node.*").await;
+    let hook = create(&api, "ticketing", &receiver.url(), "secrets.*").await;
     happen(&api, 1).await;
     api.lose_secrets("kv/webhooks/");
     turn(&api, &hook).await;
@@ -383,7 +387,7 @@ async fn a_lost_key_is_said_and_a_new_one_helps() {
 #[tokio::test]
 async fn what_is_wrong_with_a_webhook_is_named() {
     let (api, receiver) = (Api::new().await, Receiver::start().await);
-    create(&api, "ticketing", &receiver.url(), "node.*").await;
+    create(&api, "ticketing", &receiver.url(), "secrets.*").await;
     let url = receiver.url();
     let rows = [
         (json!({"name": "a b", "url": url, "events": ["*"]}), 422, "LAT0010", "name"),
@@ -408,8 +412,8 @@ async fn what_is_wrong_with_a_webhook_is_named() {
 #[tokio::test]
 async fn one_server_delivers_and_a_slow_receiver_holds_up_nobody_else() {
     let (api, slow, quick) = (Api::new().await, Receiver::start().await, Receiver::start().await);
-    create(&api, "slow", &slow.url(), "node.*").await;
-    create(&api, "quick", &quick.url(), "node.*").await;
+    create(&api, "slow", &slow.url(), "secrets.*").await;
+    create(&api, "quick", &quick.url(), "secrets.*").await;
     slow.will_say([Says::Nothing]);
     let stop = CancellationToken::new();
     let servers: Vec<_> = ["one", "two"]
