@@ -11,8 +11,9 @@ use lattice_core::batch::{Batch, BatchCause, BatchChange, BatchControl, BatchSta
 use lattice_core::change::{Change, Guard, Outcome};
 use lattice_core::failure::FailureClass;
 use lattice_core::ids::{BatchId, CorrelationId, Generation, SiteId};
-use lattice_core::job::{Job, JobKind, JobStatus, StageEventStatus, StageName};
-use lattice_core::node::Node;
+use lattice_core::job::{Job, JobInput, JobKind, JobStatus, StageEventStatus, StageName};
+use lattice_core::node::{HostFacts, NicFact, Node};
+use lattice_core::site::{MaasSettings, SiteProvider};
 use lattice_store::{BatchFilter, JobFilter, PageRequest, Store, StoreConfig, restore};
 
 fn batch(site: SiteId, machines: u64) -> Batch {
@@ -84,6 +85,8 @@ on_each_backend! {
         assert_eq!(counts[&first.id], Children { pending: 1, running: 1, succeeded: 1, ..Children::default() });
         assert_eq!(counts[&second.id], Children { pending: 1, ..Children::default() });
         assert_eq!(store.moving_onboardings(home.id).await.unwrap(), 1);
+        let all = Children { pending: 2, running: 1, succeeded: 1, ..Children::default() };
+        assert_eq!(store.children_of_all().await.unwrap(), all);
         let mut stages = store.children_by_stage(first.id).await.unwrap();
         stages.sort_by_key(|count| count.status);
         let seen: Vec<_> = stages.iter().map(|count| (count.status, count.count)).collect();
@@ -98,6 +101,40 @@ on_each_backend! {
         assert_eq!(open, expected);
         let skipped = store.skipped_stages(&[StageName::ApplyRocePhase2, StageName::DeployViaMaas]).await.unwrap();
         assert_eq!(skipped, [StageName::ApplyRocePhase2]);
+    }
+
+    async fn a_hardware_address_is_found_where_it_was_named_and_where_it_was_seen(store: Store) {
+        let (home, away) = (site("dc1"), site("dc2"));
+        let sites = [&home, &away].map(|site| Change::Site(Box::new(site.clone())));
+        applied(&apply(&store, vec![], sites.to_vec()).await);
+        let (named, seen) = (node(home.id, "named"), node(home.id, "seen"));
+        let SiteProvider::Maas(maas) = serde_json::from_value(serde_json::json!({"kind": "maas",
+            "api_base_url": "http://10.0.0.1:5240/MAAS", "api_token_path": "a", "default_power_creds_path": "b",
+            "deploy_password_path": "c", "pxe_iface": "ens19", "pxe_vlan_vid": 46, "node_pxe_iface": "eno8303"}))
+        .unwrap() else {
+            panic!("it is one of MAAS")
+        };
+        let input = JobInput::OnboardMaas {
+            hostname: "named".to_owned(),
+            ipmi_ip: "10.0.0.9".to_owned(),
+            pxe_mac: Some("52:54:00:aa:00:13".to_owned()),
+            settings: Box::new(MaasSettings::of(&maas, None)),
+        };
+        let onboarding = Job { kind: JobKind::Onboarding, input, ..job(&named) };
+        let nic = NicFact {
+            name: "eno1".to_owned(),
+            mac: "02:00:00:00:00:0A".to_owned(),
+            firmware: String::new(),
+            speed_mbps: 0,
+        };
+        let facts = HostFacts { nics: vec![nic], ..HostFacts::default() };
+        let changes = vec![created(&named), created(&seen), onboarding.created(), Change::HostFacts { node: seen.id, facts }];
+        applied(&apply(&store, vec![], changes).await);
+        let holder = async |site, mac: &str| store.node_with_mac(site, mac).await.unwrap().map(|(_, name)| name);
+        assert_eq!(holder(home.id, "52:54:00:aa:00:13").await.as_deref(), Some("named"));
+        assert_eq!(holder(home.id, "02:00:00:00:00:0a").await.as_deref(), Some("seen"));
+        assert_eq!(holder(away.id, "52:54:00:aa:00:13").await, None);
+        assert_eq!(holder(home.id, "52:54:00:aa:00:14").await, None);
     }
 
     async fn batches_are_listed_filtered_and_those_that_are_over_are_not_live(store: Store) {
