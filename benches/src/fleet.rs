@@ -76,6 +76,7 @@ pub fn node(number: u32, site: &Site) -> Node {
         provider_ref: None,
         owning_job: None,
         holds: Vec::new(),
+        ownership: lattice_core::allocation::Ownership::default(),
         created_at: T0,
         updated_at: T0,
         generation: Generation::FIRST,

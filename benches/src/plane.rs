@@ -206,7 +206,14 @@ impl Plane {
         for some in nodes.chunks(AT_ONCE) {
             let rows: Vec<Node> = self.store.nodes_by_id(some).await.map_err(at("read nodes"))?;
             let planned = rows.iter().map(|node| {
-                plan(&Known { node, job: None, health: Health::Passed, live_allocations: 0, site: &self.site })
+                plan(&Known {
+                    node,
+                    job: None,
+                    health: Health::Passed,
+                    live_allocations: 0,
+                    site: &self.site,
+                    placed: &[],
+                })
             });
             let planned = planned.collect::<Result<Vec<_>, _>>().map_err(at("plan"))?;
             self.accept(planned).await?;

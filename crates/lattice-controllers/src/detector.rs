@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use lattice_core::actor::Actor;
+use lattice_core::allocation::Allocation;
 use lattice_core::change::{Commit, Outcome};
 use lattice_core::command::{Request, agent};
 use lattice_core::heartbeat::{Silence, detector};
@@ -75,7 +76,13 @@ impl Detector {
         let mut judged = Judged::default();
         let mut decided = Decided::default();
         for some in wanted.chunks(AT_ONCE) {
-            let next = async { self.store.nodes_by_id(some).await.map(|nodes| self.decide(&nodes, &heard, now)) };
+            let next = async {
+                let nodes = self.store.nodes_by_id(some).await?;
+                let owned: Vec<NodeId> =
+                    nodes.iter().filter(|node| node.ownership.allocations > 0).map(|node| node.id).collect();
+                let placed = self.store.placed_on_any(&owned).await?;
+                Ok::<_, StoreError>(self.decide(&nodes, &placed, &heard, now))
+            };
             let (committed, next) = tokio::join!(self.commit(decided, now, &mut judged), next);
             committed?;
             decided = next?;
@@ -84,7 +91,13 @@ impl Detector {
         Ok(judged)
     }
 
-    fn decide(&self, nodes: &[Node], heard: &HashMap<NodeId, Timestamp>, now: Timestamp) -> Decided {
+    fn decide(
+        &self,
+        nodes: &[Node],
+        placed: &HashMap<NodeId, Vec<Allocation>>,
+        heard: &HashMap<NodeId, Timestamp>,
+        now: Timestamp,
+    ) -> Decided {
         let correlation = CorrelationId::generate(&*self.ids, now);
         let mut decided = Decided::default();
         for node in nodes {
@@ -102,7 +115,11 @@ impl Detector {
                 op: OpId::generate(&*self.ids, now),
                 correlation,
             };
-            let mut chained = agent::judged(&request, node, event, detail);
+            let placed = placed.get(&node.id).map_or(&[][..], Vec::as_slice);
+            let is_lost = event == AvailabilityEvent::GraceExpired && !placed.is_empty();
+            let braked_until = if is_lost { self.fleet.braked_until(node, now) } else { None };
+            let verdict = agent::Verdict { event, detail, placed, braked_until };
+            let mut chained = agent::judged(&request, node, verdict);
             if let (Some(after), Some(commit), true) =
                 (chained.after, chained.commits.pop(), chained.commits.is_empty())
             {

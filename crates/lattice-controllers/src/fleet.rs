@@ -1,10 +1,10 @@
 //! Keeps the registry of heartbeats in step with the store: who may be heard, what silence is reported.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lattice_core::heartbeat::{Registry, detector};
+use lattice_core::heartbeat::{Registry, brake, detector};
 use lattice_core::ids::{NodeId, SiteId};
 use lattice_core::node::class::{HeartbeatPolicy, SilenceTimes};
 use lattice_core::node::{Availability, Node, Status};
@@ -23,6 +23,14 @@ struct State {
     policies: HashMap<SiteId, HeartbeatPolicy>,
     deadlines: HashMap<NodeId, Timestamp>,
     by_time: BTreeSet<(Timestamp, NodeId)>,
+    members: HashMap<SiteId, Members>,
+}
+
+/// The nodes of a site whose silence would be noticed, and since when some of them are silent.
+#[derive(Default)]
+struct Members {
+    all: HashSet<NodeId>,
+    silent: HashMap<NodeId, Timestamp>,
 }
 
 impl Fleet {
@@ -71,6 +79,7 @@ impl Fleet {
 
     /// Brings the registry in step with one row.
     pub fn sync(&self, node: &Node, now: Timestamp) {
+        self.count(node);
         if node.state.status == Status::Deleted {
             self.registry.remove(node.id);
             self.set_deadline(node.id, None);
@@ -86,7 +95,34 @@ impl Fleet {
 
     /// The times of a node: its class at its site.
     pub fn times(&self, node: &Node) -> SilenceTimes {
-        self.policy(node.site).times(node.class)
+        self.policy(node.site).times(node.effective_class())
+    }
+
+    /// Until when the brake holds back what Down does to a node that was silent too long; none: it does not.
+    pub fn braked_until(&self, node: &Node, now: Timestamp) -> Option<Timestamp> {
+        let policy = self.policy(node.site);
+        let since = brake::silent_since(node, policy.times(node.effective_class()).grace())?;
+        let window = policy.times(node.effective_class()).window();
+        let state = self.lock();
+        let members = state.members.get(&node.site)?;
+        let silences = members.silent.values().copied();
+        let is_mass = policy.brake && brake::is_mass_failure(silences, since, window, members.all.len());
+        is_mass.then(|| now + brake::HOLDS)
+    }
+
+    fn count(&self, node: &Node) {
+        let grace = self.times(node).grace();
+        let mut state = self.lock();
+        let members = state.members.entry(node.site).or_default();
+        if node.state.status == Status::Deleted || !brake::is_member(node) {
+            members.all.remove(&node.id);
+        } else {
+            members.all.insert(node.id);
+        }
+        match brake::silent_since(node, grace) {
+            Some(since) => members.silent.insert(node.id, since),
+            None => members.silent.remove(&node.id),
+        };
     }
 
     /// The heartbeat policy of a site; S1's defaults when the site is not known (yet).

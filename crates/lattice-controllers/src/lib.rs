@@ -1,13 +1,15 @@
 //! Loops that observe and decide. They meet the workflow in the store, and never call it.
 //!
 //! [`Fleet`] keeps the registry of heartbeats in step with the store's feed; [`Detector`] turns silence and late boots
-//! into transitions; [`SecretWatch`] tells when the secret store goes and comes back. Each has one `tick`, so that a simulation can drive it without tasks.
+//! into transitions; [`Allocator`] places users' work and follows it; [`SecretWatch`] tells when the secret store goes and comes back. Each has one `tick`, so that a simulation can drive it without tasks.
 
+mod allocator;
 mod detector;
 mod fleet;
 mod secrets;
 mod tokens;
 
+pub use allocator::{Allocated, Allocator, Nonces};
 pub use detector::{Detector, Judged};
 pub use fleet::Fleet;
 pub use secrets::{SecretOutage, SecretWatch, Watched};

@@ -86,6 +86,7 @@ impl World {
             provider_ref: None,
             owning_job: None,
             holds: Vec::new(),
+            ownership: lattice_core::allocation::Ownership::default(),
             created_at: START,
             updated_at: START,
             generation: Generation::FIRST,

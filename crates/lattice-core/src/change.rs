@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
 use crate::agent::task::TaskChange;
+use crate::allocation::AllocationChange;
 use crate::batch::BatchChange;
 use crate::credential::{ApiToken, EnrollmentToken};
 use crate::ids::{
-    ApiTokenId, BatchId, CorrelationId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, ProfileId, SiteId,
-    TaskId, TokenId, WebhookId,
+    AllocationId, ApiTokenId, BatchId, CorrelationId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, ProfileId,
+    SiteId, TaskId, TokenId, WebhookId,
 };
 use crate::job::{Job, StageEvent};
 use crate::node::{HostFacts, Node, NodeState, ProviderState};
@@ -114,6 +115,8 @@ pub enum Change {
     Batch(Box<BatchChange>),
     /// A row of an agent's task.
     Task(Box<TaskChange>),
+    /// An allocation's row.
+    Allocation(Box<AllocationChange>),
     /// A site row.
     Site(Box<Site>),
     /// What is known of a site's credential; never its value.
@@ -192,6 +195,8 @@ pub enum Resource {
     Batch(BatchId),
     /// A task of an agent.
     Task(TaskId),
+    /// An allocation.
+    Allocation(AllocationId),
     /// A site.
     Site(SiteId),
     /// A SKU, by name.
@@ -214,6 +219,7 @@ impl Resource {
             Self::Job(_) => "job",
             Self::Batch(_) => "batch",
             Self::Task(_) => "task",
+            Self::Allocation(_) => "allocation",
             Self::Site(_) => "site",
             Self::Sku(_) => "sku",
             Self::EnrollmentToken(_) => "enrollment_token",
@@ -230,6 +236,7 @@ impl Resource {
             Self::Job(id) => id.to_string(),
             Self::Batch(id) => id.to_string(),
             Self::Task(id) => id.to_string(),
+            Self::Allocation(id) => id.to_string(),
             Self::Site(id) => id.to_string(),
             Self::EnrollmentToken(id) => id.to_string(),
             Self::ApiToken(id) => id.to_string(),

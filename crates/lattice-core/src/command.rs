@@ -1,6 +1,7 @@
 //! What people and programs ask for, decided purely: rows come in, a commit or a refusal comes out.
 
 pub mod agent;
+pub mod allocation;
 pub mod batch;
 pub mod bootstrap;
 pub mod create;

@@ -89,6 +89,8 @@ pub enum Code {
     TaskOver = 70,
     /// A wipe was reported as done without evidence.
     NoEvidence = 71,
+    /// The allocation is over, or stands where that does nothing.
+    AllocationOver = 75,
     /// Another server owns the data directory.
     DataDirectoryBusy = 80,
     /// The data was written by a newer version.

@@ -1,5 +1,6 @@
 //! Heartbeats: who was heard when, and what silence means.
 
+pub mod brake;
 pub mod detector;
 pub mod registry;
 

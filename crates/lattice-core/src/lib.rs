@@ -5,6 +5,7 @@
 
 pub mod actor;
 pub mod agent;
+pub mod allocation;
 pub mod batch;
 pub mod bmc;
 pub mod change;

@@ -109,7 +109,7 @@ fn at(status: Status, availability: Availability) -> Node {
 }
 
 fn known<'a>(node: &'a Node, site: &'a Site) -> Known<'a> {
-    Known { node, job: None, health: Health::Passed, live_allocations: 0, site }
+    Known { node, job: None, health: Health::Passed, live_allocations: 0, site, placed: &[] }
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn lifecycle_verbs_create_the_job_that_owns_the_node_in_the_same_commit() {
     let ready = at(Status::Active, Availability::Ready);
     let retired = at(Status::Retired, Availability::Drained);
     let cases: [(&str, Result<Planned, Refused>, Status); 3] = [
-        ("drain", command::drain(&known(&ready, &site), &request(&ids), false), Status::Active),
+        ("drain", command::drain(&known(&ready, &site), &request(&ids), false, &|| [0; 16]), Status::Active),
         ("retire", command::retire(&known(&ready, &site), &request(&ids), Disposal::Keep), Status::Draining),
         ("remove", command::remove(&known(&retired, &site), &request(&ids)), Status::Removing),
     ];

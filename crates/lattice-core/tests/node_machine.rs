@@ -40,6 +40,7 @@ fn node(status: Status, availability: Availability) -> Node {
         provider_ref: None,
         owning_job: None,
         holds: Vec::new(),
+        ownership: lattice_core::allocation::Ownership::default(),
         created_at: NOW,
         updated_at: NOW,
         generation: Generation::FIRST,

@@ -75,6 +75,7 @@ fn node() -> Node {
         provider_ref: None,
         owning_job: None,
         holds: Vec::new(),
+        ownership: lattice_core::allocation::Ownership::default(),
         created_at: NOW,
         updated_at: NOW,
         generation: Generation::FIRST,

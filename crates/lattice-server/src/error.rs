@@ -203,6 +203,7 @@ pub const fn status_of(code: Code) -> StatusCode {
         | Code::JobNotResumable
         | Code::BatchOver
         | Code::TaskOver
+        | Code::AllocationOver
         | Code::SiteDisabled
         | Code::HeartbeatReplayed
         | Code::SessionUnknown => StatusCode::CONFLICT,

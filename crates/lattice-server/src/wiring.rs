@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lattice_controllers::{Detector, Fleet, expire_bootstraps};
+use lattice_controllers::{Allocator, Detector, Fleet, expire_bootstraps};
 use lattice_core::actor::{Actor, Role};
 use lattice_core::change::{Change, Outcome};
 use lattice_core::command::Request;
@@ -391,7 +391,7 @@ fn tools(
         entropy: Arc::new(SystemEntropy),
         secrets: Arc::clone(secrets),
         providers: Arc::new(clients),
-        live_work: Arc::new(RegistryWork::new(Arc::clone(registry))),
+        live_work: Arc::new(RegistryWork::new(Arc::clone(registry), store.clone())),
         bootstrap,
         holder: options.name.clone(),
         limits: lattice_workflow::tools::Limits::default(),
@@ -450,6 +450,9 @@ impl Loops {
             ticks(scan),
             stop.clone(),
         ));
+        let (registry, ids) = (Arc::clone(self.fleet.registry()), Arc::clone(&self.ids));
+        let allocator = Allocator::new(self.store.clone(), registry, ids, Arc::new(rand::random::<[u8; 16]>));
+        tasks.spawn(allocate(allocator, Arc::clone(&self.clock), stop.clone()));
         tasks.spawn(expire(self.store.clone(), Arc::clone(&self.clock), Arc::clone(&self.ids), stop.clone()));
         tasks.spawn(self.follow(stop.clone()));
     }
@@ -523,6 +526,22 @@ async fn detect(
         let beats = registry.beats();
         metrics.heartbeats(beats - counted);
         counted = beats;
+    }
+}
+
+/// How often allocations are looked at.
+const ALLOCATION_SCAN: Duration = Duration::from_secs(1);
+
+async fn allocate(allocator: Allocator, clock: Arc<dyn Clock>, stop: CancellationToken) {
+    let mut timer = ticks(ALLOCATION_SCAN);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = timer.tick() => {}
+        }
+        if let Err(error) = allocator.tick(clock.now()).await {
+            warn!(%error, "allocations wait for the store");
+        }
     }
 }
 

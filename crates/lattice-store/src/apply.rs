@@ -13,7 +13,8 @@ use crate::error::StoreError;
 use crate::sql::Value;
 use crate::table::{Kind, Table, Writes, col};
 use crate::{
-    audit, batch, credential, facts, feed, history, job, node, site, site_credential, site_detail, stage, task, webhook,
+    allocation, audit, batch, credential, facts, feed, history, job, node, site, site_credential, site_detail, stage,
+    task, webhook,
 };
 
 /// Ops that were committed, each with the outcome that its repeat is answered with.
@@ -224,6 +225,7 @@ fn gives_up(commit: &Commit, change: &Change, taken: &Outcome) -> bool {
         | Change::Job(_)
         | Change::Batch(_)
         | Change::Task(_)
+        | Change::Allocation(_)
         | Change::Site(_)
         | Change::SiteCredential { .. }
         | Change::Sku(_)
@@ -288,6 +290,7 @@ fn put_change(
         }
         Change::Batch(change) => tx.put(&batch::BATCHES, batch::row(&change.after), whole),
         Change::Task(change) => tx.put(&task::TASKS, task::row(&change.after), whole),
+        Change::Allocation(change) => tx.put(&allocation::ALLOCATIONS, allocation::row(&change.after), whole),
         Change::HostFacts { node, facts } => {
             tx.put(&facts::HOST_FACTS, facts::host_row(*node, facts, commit.at), Put::Insert)
         }
@@ -334,6 +337,7 @@ fn remove(tx: &mut impl Transaction, removed: &Removed) -> Result<(), StoreError
         RowKey::Job(id) => Value::Id(id.uuid()),
         RowKey::Batch(id) => Value::Id(id.uuid()),
         RowKey::Task(id) => Value::Id(id.uuid()),
+        RowKey::Allocation(id) => Value::Id(id.uuid()),
         RowKey::Site(id) | RowKey::SiteCredential(id, _) => Value::Id(id.uuid()),
         RowKey::Profile(id) => Value::Id(id.uuid()),
         RowKey::PowerOverride(id) => Value::Id(id.uuid()),

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use lattice_core::change::{Change, Commit, Derived, Guard, Removed, derive};
 use lattice_core::ids::{
-    ApiTokenId, BatchId, Generation, JobId, LeaseEpoch, NodeId, OverrideId, ProfileId, RoceId, SiteId, TaskId, TokenId,
-    WebhookId,
+    AllocationId, ApiTokenId, BatchId, Generation, JobId, LeaseEpoch, NodeId, OverrideId, ProfileId, RoceId, SiteId,
+    TaskId, TokenId, WebhookId,
 };
 use lattice_core::node::{NodeState, Status};
 use lattice_core::site::PowerSelector;
@@ -20,6 +20,7 @@ pub(crate) enum RowKey {
     Job(JobId),
     Batch(BatchId),
     Task(TaskId),
+    Allocation(AllocationId),
     Site(SiteId),
     SiteCredential(SiteId, CredentialName),
     Sku(String),
@@ -39,6 +40,7 @@ impl std::fmt::Display for RowKey {
             Self::Job(id) => write!(f, "job {id}"),
             Self::Batch(id) => write!(f, "batch {id}"),
             Self::Task(id) => write!(f, "task {id}"),
+            Self::Allocation(id) => write!(f, "allocation {id}"),
             Self::Site(id) => write!(f, "site {id}"),
             Self::SiteCredential(site, name) => write!(f, "credential {name} of site {site}"),
             Self::Sku(name) => write!(f, "sku {name}"),
@@ -200,6 +202,7 @@ pub(crate) fn guarded(change: &Change) -> Option<(RowKey, Generation)> {
         Change::Job(change) => Some((RowKey::Job(change.after.id), change.after.generation)),
         Change::Batch(change) => Some((RowKey::Batch(change.after.id), change.after.generation)),
         Change::Task(change) => Some((RowKey::Task(change.after.id), change.after.generation)),
+        Change::Allocation(change) => Some((RowKey::Allocation(change.after.id), change.after.generation)),
         Change::Site(site) => Some((RowKey::Site(site.id), site.generation)),
         Change::SiteCredential { after, .. } => {
             Some((RowKey::SiteCredential(after.site, after.name), after.generation))
@@ -267,6 +270,7 @@ pub(crate) fn unique_keys(change: &Change) -> Vec<(UniqueKey, String)> {
         Change::Job(_)
         | Change::Batch(_)
         | Change::Task(_)
+        | Change::Allocation(_)
         | Change::SiteCredential { .. }
         | Change::Sku(_)
         | Change::WebhookStep(_)
@@ -296,6 +300,7 @@ fn written(change: &Change) -> Option<String> {
         | Change::Job(_)
         | Change::Batch(_)
         | Change::Task(_)
+        | Change::Allocation(_)
         | Change::Site(_)
         | Change::SiteCredential { .. }
         | Change::Sku(_)
@@ -359,6 +364,10 @@ fn false_story(change: &Change) -> Option<Invalid> {
         Change::Webhook(change) => {
             let before = change.before.map(|status| status.to_string());
             (format!("webhook {}", change.after.id), change.after.generation, before)
+        }
+        Change::Allocation(change) => {
+            let before = change.before.map(|status| status.to_string());
+            (format!("allocation {}", change.after.id), change.after.generation, before)
         }
         Change::HostFacts { .. }
         | Change::ProviderState(_)

@@ -4,6 +4,7 @@
 //! chained audit and the outbox that follow from them in the same transaction. Two backends stand behind one
 //! conformance suite: SQLite for one process, PostgreSQL for several. design: 1-architecture "The store"
 
+mod allocation;
 mod apply;
 mod audit;
 mod backend;
@@ -30,6 +31,7 @@ mod table;
 mod task;
 mod webhook;
 
+pub use allocation::AllocationFilter;
 pub use audit::{AuditBroken, AuditEntry, AuditSummary, audit_verify};
 pub use backup::{BackupSummary, check_backup, restore};
 pub use batch::{BatchFilter, ChildCount};

@@ -19,6 +19,7 @@ pub(crate) const SQLITE: &[Migration] = &[
     Migration { version: 4, sql: include_str!("../migrations/sqlite/0004_site_credentials.sql") },
     Migration { version: 5, sql: include_str!("../migrations/sqlite/0005_tasks.sql") },
     Migration { version: 6, sql: include_str!("../migrations/sqlite/0006_webhooks.sql") },
+    Migration { version: 7, sql: include_str!("../migrations/sqlite/0007_allocations.sql") },
 ];
 
 /// Steps of the PostgreSQL schema; the same versions mean the same tables.
@@ -29,6 +30,7 @@ pub(crate) const POSTGRES: &[Migration] = &[
     Migration { version: 4, sql: include_str!("../migrations/postgres/0004_site_credentials.sql") },
     Migration { version: 5, sql: include_str!("../migrations/postgres/0005_tasks.sql") },
     Migration { version: 6, sql: include_str!("../migrations/postgres/0006_webhooks.sql") },
+    Migration { version: 7, sql: include_str!("../migrations/postgres/0007_allocations.sql") },
 ];
 
 /// Steps that a schema at `have` still needs.

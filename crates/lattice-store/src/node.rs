@@ -49,6 +49,7 @@ pub(crate) const NODES: Table = Table {
         col("hold_kinds", Kind::Text),
         col("held_until", Kind::Int),
         col("holds", Kind::Text),
+        col("ownership", Kind::Text),
         col("updated_at", Kind::Int),
         col("generation", Kind::Int),
     ],
@@ -57,7 +58,7 @@ pub(crate) const NODES: Table = Table {
 /// What [`read`] reads.
 pub(crate) const COLUMNS: &str = "id, hostname, site, sku, mode, provider_ref, created_at, class, status, \
     availability, status_since, availability_since, down_cause, deadline, boot_failures, drain_intent, minor_issue, \
-    identity_epoch, boot_id, agent_version, fingerprint, address, bmc_address, owning_job, holds, updated_at, \
+    identity_epoch, boot_id, agent_version, fingerprint, address, bmc_address, owning_job, holds, ownership, updated_at, \
     generation";
 
 const SUMMARY: &str = "SELECT id, hostname, site, sku, mode, class, status, availability, status_since, \
@@ -94,6 +95,7 @@ pub(crate) fn row(node: &Node) -> Vec<Value<'_>> {
         Value::owned(node.holds.iter().map(|hold| hold.kind.into()).collect::<Vec<&str>>().join(",")),
         Value::Int(held_until(&node.holds)),
         if node.holds.is_empty() { Value::text("[]") } else { Value::json(&node.holds) },
+        Value::json(&node.ownership),
         Value::time(node.updated_at),
         Value::generation(node.generation),
     ]
@@ -149,6 +151,7 @@ pub(crate) fn read(r: &mut Reader<'_>) -> Result<Node, StoreError> {
         bmc_address: r.opt_text()?,
         owning_job: r.opt_id()?.map(JobId::new),
         holds: r.json()?,
+        ownership: r.json()?,
         updated_at: r.time()?,
         generation: r.generation()?,
     })

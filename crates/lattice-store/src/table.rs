@@ -1,5 +1,6 @@
 //! Tables as lists of columns: from them both backends build the statements that write rows.
 
+use crate::allocation::ALLOCATIONS;
 use crate::apply::OPS;
 use crate::audit::AUDIT;
 use crate::batch::BATCHES;
@@ -158,6 +159,7 @@ pub(crate) const ALL: &[&Table] = &[
     &STAGE_EVENTS,
     &BATCHES,
     &TASKS,
+    &ALLOCATIONS,
     &SITES,
     &SITE_CREDENTIALS,
     &SKUS,

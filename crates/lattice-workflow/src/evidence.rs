@@ -129,7 +129,7 @@ async fn machine(ctx: &Context<'_>, _: &MaasSite) -> Result<Evidence, StageError
 /// A host that an operator bootstrapped: nothing but its silence and an operator's word can prove it.
 async fn host(ctx: &Context<'_>) -> Result<Evidence, StageError> {
     let node = ctx.node;
-    let times = ctx.site.heartbeat.times(node.class);
+    let times = ctx.site.heartbeat.times(node.effective_class());
     let patience: Duration = times.window() + times.grace();
     let heard = ctx.tools.live_work.last_heard(node.id).await;
     if let Some(at) = heard.filter(|at| ctx.now.since(*at) < patience) {

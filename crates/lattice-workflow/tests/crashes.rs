@@ -241,7 +241,7 @@ async fn lose(world: &World, node: NodeId) {
 async fn reboot(world: &World, node: NodeId) -> Job {
     let row = world.node(node).await;
     let health = Health::NotReported;
-    let known = commands::Known { node: &row, job: None, health, live_allocations: 0, site: &world.site };
+    let known = commands::Known { node: &row, job: None, health, live_allocations: 0, site: &world.site, placed: &[] };
     let planned = commands::reboot(&known, &world.request()).unwrap();
     let job = planned.job.expect("a job reboots it");
     world.commit(planned.commit.changes, planned.commit.guards).await;

@@ -6,6 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Change, Commit, JobChange, NodeAction, NodeChange, Removed, Resource};
 use crate::agent::task::{Progress, TaskChange};
+use crate::allocation::AllocationChange;
 use crate::batch::BatchChange;
 use crate::credential::EnrollmentToken;
 use crate::ids::NodeId;
@@ -101,6 +102,7 @@ pub fn derive(commit: &Commit, change: &Change) -> Derived {
         Change::Job(change) => job(commit, change),
         Change::Batch(change) => batch(commit, change),
         Change::Task(change) => task(commit, change),
+        Change::Allocation(change) => allocation(commit, change),
         Change::HostFacts { .. } | Change::ProviderState(_) | Change::WebhookStep(_) => Derived::default(),
         Change::Webhook(change) => webhook(commit, change),
         Change::Site(site) => {
@@ -249,6 +251,7 @@ fn row(commit: &Commit, resource: Resource, action: String, before: Value, after
         Resource::Job(_)
         | Resource::Batch(_)
         | Resource::Task(_)
+        | Resource::Allocation(_)
         | Resource::Site(_)
         | Resource::Sku(_)
         | Resource::EnrollmentToken(_)
@@ -350,6 +353,21 @@ fn webhook_picture(one: &Webhook) -> Value {
         "name": one.name, "host": one.host(), "events": one.events, "site": one.site,
         "status": one.status, "reason": one.status_reason,
     })
+}
+
+/// Never what is started: arguments and variables are the user's.
+fn allocation(commit: &Commit, change: &AllocationChange) -> Derived {
+    let after = &change.after;
+    let resource = Resource::Allocation(after.id);
+    let picture = json!({
+        "user": after.user, "class": after.class, "status": after.status, "node": after.node,
+        "ownership_epoch": after.epoch, "sku": after.wanted.sku, "gpus": after.wanted.gpus, "requeue": after.requeue,
+        "placements": after.placements, "why": after.why,
+    });
+    let before = change.before.map_or(Value::Null, |status| json!({"status": status}));
+    let action = format!("allocation.{}", change.cause);
+    let events = vec![event(commit, &resource, action.clone(), after.node, picture.clone())];
+    Derived { history: None, audit: Some(audit(commit, &resource, action, before, picture)), events }
 }
 
 /// The domain event of a job's milestone, by what it is for. spec: S5 8.0

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Request;
+use crate::allocation::Allocation;
 use crate::change::{Change, Commit, NodeAction, NodeChange, Resource};
 use crate::credential::EnrollmentToken;
 use crate::ids::OpId;
@@ -12,6 +13,7 @@ use crate::node::machine::{Facts, Health, NodeEvent, decide};
 use crate::node::status::{Owner, StatusEvent};
 use crate::node::{Availability, DownCause, HostFacts, Node, Status};
 use crate::sku::Sku;
+use crate::time::Timestamp;
 
 /// A row that went through several transitions, each with its own commit.
 ///
@@ -19,6 +21,8 @@ use crate::sku::Sku;
 pub struct Chain<'a, 'b> {
     request: &'b Request<'a>,
     node: Node,
+    /// What is placed on it.
+    placed: &'b [Allocation],
     commits: Vec<Commit>,
     effects: Vec<Effect>,
 }
@@ -36,7 +40,7 @@ pub struct Chained {
 
 impl<'a, 'b> Chain<'a, 'b> {
     fn new(request: &'b Request<'a>, node: &Node) -> Self {
-        Self { request, node: node.clone(), commits: Vec::new(), effects: Vec::new() }
+        Self { request, node: node.clone(), placed: &[], commits: Vec::new(), effects: Vec::new() }
     }
 
     fn push(&mut self, change: NodeChange, mut others: Vec<Change>) {
@@ -59,8 +63,9 @@ impl<'a, 'b> Chain<'a, 'b> {
                     resource: Resource::Node(self.node.id),
                     detail: format!("{} is {}: {}", self.node.hostname, moved.change.after.state, moved.change.cause),
                 });
+                let lost = super::allocation::follow(self.request, &self.node, &moved, self.placed);
                 self.effects.extend(moved.effects);
-                self.push(moved.change, alert.into_iter().collect());
+                self.push(moved.change, alert.into_iter().chain(lost).collect());
                 true
             }
             Err(_) => false,
@@ -293,10 +298,25 @@ fn recover_degraded(chain: &mut Chain, facts: &Facts) {
     }
 }
 
-/// A verdict of the detector: silence, a late boot.
-pub fn judged(request: &Request, node: &Node, event: AvailabilityEvent, detail: String) -> Chained {
-    let facts = Facts { reason: detail, class: node.class, ..Facts::of(Owner::Detector, request.actor.clone()) };
-    let mut chain = Chain::new(request, node);
+/// A verdict: silence, a late boot, what a BMC says.
+#[derive(Debug, Clone)]
+pub struct Verdict<'a> {
+    /// What it says.
+    pub event: AvailabilityEvent,
+    /// For people.
+    pub detail: String,
+    /// What is placed on the node.
+    pub placed: &'a [Allocation],
+    /// The mass-failure brake holds what Down does to that back until then.
+    pub braked_until: Option<Timestamp>,
+}
+
+/// What a verdict does to its node, and to what is placed on it: one commit. spec: S1 "Degraded → Down"
+pub fn judged(request: &Request, node: &Node, verdict: Verdict<'_>) -> Chained {
+    let Verdict { event, detail, placed, braked_until } = verdict;
+    let class = node.effective_class();
+    let facts = Facts { reason: detail, class, braked_until, ..Facts::of(Owner::Detector, request.actor.clone()) };
+    let mut chain = Chain { placed, ..Chain::new(request, node) };
     chain.try_event(NodeEvent::Availability(event), &facts);
     chain.done()
 }

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::{Planned, Refused, Request};
+use crate::allocation::Ownership;
 use crate::change::{Change, Guard, NodeAction, NodeChange};
 use crate::credential::EnrollmentToken;
 use crate::ids::{BatchId, Generation, NodeId, TokenId};
@@ -184,6 +185,7 @@ fn row(request: &Request, new: &NewNode, mode: OnboardingMode, status: Status) -
         provider_ref: None,
         owning_job: None,
         holds: Vec::new(),
+        ownership: Ownership::default(),
         created_at: request.now,
         updated_at: request.now,
         generation: Generation::FIRST,

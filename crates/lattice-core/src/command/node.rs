@@ -1,9 +1,10 @@
 //! Commands on one node: the operator's verbs of S1 and S2.
 
 use super::{Planned, Refused, Request};
+use crate::allocation::Allocation;
 use crate::change::{Change, Guard, NodeAction, NodeChange};
 use crate::job::{Disposal, Job, JobInput, JobStatus, NewJob};
-use crate::node::availability::AvailabilityEvent;
+use crate::node::availability::{AvailabilityEvent, Effect};
 use crate::node::machine::{Facts, Health, Moved, NodeEvent, decide};
 use crate::node::status::{Owner, StatusEvent};
 use crate::node::{DownCause, HoldKind, Node, Status};
@@ -22,6 +23,8 @@ pub struct Known<'a> {
     pub live_allocations: u32,
     /// Its site.
     pub site: &'a Site,
+    /// What is placed on it.
+    pub placed: &'a [Allocation],
 }
 
 impl Known<'_> {
@@ -29,7 +32,7 @@ impl Known<'_> {
         Facts {
             reason: request.reason.clone(),
             health: self.health.clone(),
-            class: self.node.class,
+            class: self.node.effective_class(),
             live_allocations: self.live_allocations,
             boot_timeout: self.site.heartbeat.boot_timeout(),
             ..Facts::of(Owner::Operator, request.actor.clone())
@@ -63,7 +66,7 @@ impl Known<'_> {
 
     fn simple(&self, request: &Request, event: NodeEvent) -> Result<Planned, Refused> {
         let moved = self.moved(request, event)?;
-        Ok(planned(self.node, request, moved, None))
+        Ok(planned(self, request, moved, None))
     }
 
     /// Moves the node and creates the job that owns it, in one commit.
@@ -73,7 +76,7 @@ impl Known<'_> {
         let facts = Facts { job: Some(job.id), ..self.facts(request) };
         let mut moved = decide(self.node, event, &facts, request.now)?;
         moved.change.after.owning_job = Some(job.id);
-        Ok(planned(self.node, request, moved, Some(job)))
+        Ok(planned(self, request, moved, Some(job)))
     }
 
     /// Creates the job that owns the node, which stays where it is.
@@ -88,11 +91,13 @@ impl Known<'_> {
             cause: cause.to_owned(),
             detail: detail.to_owned(),
         };
-        planned(self.node, request, Moved { change, effects: Vec::new() }, Some(job))
+        planned(self, request, Moved { change, effects: Vec::new() }, Some(job))
     }
 }
 
-fn planned(node: &Node, request: &Request, moved: Moved, job: Option<Job>) -> Planned {
+fn planned(known: &Known, request: &Request, moved: Moved, job: Option<Job>) -> Planned {
+    let node = known.node;
+    let lost = super::allocation::follow(request, node, &moved, known.placed);
     let mut changes = vec![Change::Node(Box::new(moved.change))];
     let mut guards = Vec::new();
     let id = job.as_ref().map(|job| job.id);
@@ -100,16 +105,31 @@ fn planned(node: &Node, request: &Request, moved: Moved, job: Option<Job>) -> Pl
         guards.push(Guard::NoLiveJob { node: node.id });
         changes.push(job.created());
     }
+    changes.extend(lost);
     Planned { commit: request.commit(guards, changes), node: node.id, job: id, effects: moved.effects }
 }
 
-/// S1's drain: no new work; running work ends, is checkpointed (urgent) or moves.
+/// S1's drain: no new work; running work ends. Urgently: what can save its state is asked to, and goes on elsewhere.
+///
+/// `nonces` are for the tasks that ask.
 ///
 /// # Errors
 /// Not ready or degraded, enrolling, being retired, or owned by another job.
-pub fn drain(known: &Known, request: &Request, urgent: bool) -> Result<Planned, Refused> {
+pub fn drain(
+    known: &Known,
+    request: &Request,
+    urgent: bool,
+    nonces: &dyn Fn() -> [u8; 16],
+) -> Result<Planned, Refused> {
     let event = if urgent { AvailabilityEvent::DrainUrgently } else { AvailabilityEvent::Drain };
-    known.with_job(request, NodeEvent::Availability(event), JobInput::Drain { urgent })
+    let mut planned = known.with_job(request, NodeEvent::Availability(event), JobInput::Drain { urgent })?;
+    if planned.effects.contains(&Effect::RequestCheckpoint) {
+        for allocation in known.placed {
+            let asked = super::allocation::checkpoint(request, allocation, known.node, nonces())?;
+            planned.commit.changes.extend(asked);
+        }
+    }
+    Ok(planned)
 }
 
 /// Takes a draining or drained node back. Its health check must pass.
@@ -277,5 +297,5 @@ pub fn revoke_certificates(known: &Known, request: &Request) -> Planned {
         cause: "revoke_certificates".to_owned(),
         detail: request.reason.clone(),
     };
-    planned(known.node, request, Moved { change, effects: Vec::new() }, None)
+    planned(known, request, Moved { change, effects: Vec::new() }, None)
 }

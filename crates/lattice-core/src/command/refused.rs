@@ -1,9 +1,10 @@
 //! Why a command was refused.
 
 use crate::agent::task::{NoEvidence, TaskStatus};
+use crate::allocation::{AllocationEvent, AllocationStatus};
 use crate::batch::BatchStatus;
 use crate::explain::{Code, Explain, NextAction};
-use crate::ids::{BatchId, JobId, TaskId};
+use crate::ids::{AllocationId, BatchId, JobId, TaskId};
 use crate::job::{JobKind, JobStatus};
 use crate::node::machine;
 use crate::node::{HoldKind, NodeState};
@@ -43,6 +44,16 @@ pub enum Refused {
         task: TaskId,
         /// Where it stands.
         status: TaskStatus,
+    },
+    /// The allocation stands where that does nothing.
+    #[error("allocation {allocation} is {status}: it cannot be asked to {asked}")]
+    AllocationOver {
+        /// Which allocation.
+        allocation: AllocationId,
+        /// Where it stands.
+        status: AllocationStatus,
+        /// What was asked.
+        asked: AllocationEvent,
     },
     /// A wipe was reported as done, and nothing proves it.
     #[error("the wipe of task {task} is not proven: {why}")]
@@ -125,6 +136,7 @@ impl Explain for Refused {
             Self::Busy { .. } => Code::NodeBusy,
             Self::BatchOver { .. } => Code::BatchOver,
             Self::TaskOver { .. } => Code::TaskOver,
+            Self::AllocationOver { .. } => Code::AllocationOver,
             Self::NoEvidence { .. } => Code::NoEvidence,
             Self::NothingToResume { .. } | Self::NotBootstrapping { .. } => Code::NodeState,
             Self::SiteDisabled { .. } | Self::ProfileDisabled { .. } => Code::SiteDisabled,
@@ -141,6 +153,10 @@ impl Explain for Refused {
                 vec![format!("a batch that is {status} starts nothing more; what it did stays as it is")]
             }
             Self::TaskOver { .. } => vec!["a task ends once; one that its agent has cannot be taken back".to_owned()],
+            Self::AllocationOver { status, .. } => vec![match status.is_over() {
+                true => "what is over stays over; one that failed may be queued again".to_owned(),
+                false => "it is under way".to_owned(),
+            }],
             Self::NoEvidence { .. } => {
                 vec!["a wipe that is reported as done without evidence for each device is not a wipe".to_owned()]
             }
@@ -190,6 +206,9 @@ impl Explain for Refused {
             }
             Self::TaskOver { task, .. } | Self::NoEvidence { task, .. } => {
                 vec![NextAction::run(format!("lattice node task {task}"), "shows what its agent said")]
+            }
+            Self::AllocationOver { allocation, .. } => {
+                vec![NextAction::run(format!("lattice explain allocation {allocation}"), "says where it stands")]
             }
             Self::NothingToResume { hostname, .. }
             | Self::NotBootstrapping { hostname, .. }

@@ -6,7 +6,7 @@ use super::{Refused, Request};
 use crate::agent::task::{
     Progress, Task, TaskCause, TaskChange, TaskEvent, TaskInput, TaskOwner, TaskReport, TaskStatus, Term,
 };
-use crate::change::{Change, Commit};
+use crate::change::Commit;
 use crate::ids::{Generation, TaskId};
 use crate::node::{Node, Status};
 use crate::time::Timestamp;
@@ -71,8 +71,8 @@ pub fn issue(request: &Request, new: NewTask<'_>, nonce: [u8; 16]) -> Result<(Ta
         updated_at: request.now,
         generation: Generation::FIRST,
     };
-    let change = TaskChange { after: task.clone(), before: None, cause: TaskCause::Issued };
-    Ok((task, request.commit(Vec::new(), vec![Change::Task(Box::new(change))])))
+    let created = task.created();
+    Ok((task, request.commit(Vec::new(), vec![created])))
 }
 
 /// Whether a task is to be handed to its agent at `now`: it was not, or not lately, and may still be begun.

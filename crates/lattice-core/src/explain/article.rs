@@ -206,6 +206,11 @@ pub const ARTICLES: &[Article] = &[
         "`lattice node task ID` shows what is missing. Repeat the wipe; if a tool is missing on the host, install it first.",
     ),
     article(
+        Code::AllocationOver,
+        "The allocation is over, or it stands where what was asked does nothing. Nothing was changed.",
+        "`lattice explain allocation ID` says where it stands and what may be asked of it.",
+    ),
+    article(
         Code::DataDirectoryBusy,
         "Another server owns the data directory. This one refused to start, and changed nothing.",
         "Stop the other one, or give this one a directory of its own. The lock ends with its process.",

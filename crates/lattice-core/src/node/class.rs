@@ -70,6 +70,8 @@ pub struct HeartbeatPolicy {
     pub borrowed: SilenceTimes,
     /// How long a boot may take when no job's stage says otherwise, in milliseconds.
     pub boot_timeout_ms: u64,
+    /// Whether a mass failure holds back what Down does to running work.
+    pub brake: bool,
 }
 
 impl Default for HeartbeatPolicy {
@@ -81,6 +83,7 @@ impl Default for HeartbeatPolicy {
             sensitive: SilenceTimes { window_ms: 120_000, grace_ms: 300_000 },
             borrowed: SilenceTimes { window_ms: 30_000, grace_ms: 30_000 },
             boot_timeout_ms: 600_000,
+            brake: true,
         }
     }
 }

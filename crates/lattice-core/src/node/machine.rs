@@ -68,6 +68,8 @@ pub struct Facts {
     pub proven_gone: bool,
     /// The agent registered with another kernel boot than the last one.
     pub new_boot: bool,
+    /// The mass-failure brake holds what a lost node brings with it back until then.
+    pub braked_until: Option<Timestamp>,
 }
 
 impl Facts {
@@ -85,6 +87,7 @@ impl Facts {
             deployed: true,
             proven_gone: false,
             new_boot: false,
+            braked_until: None,
         }
     }
 }
@@ -338,9 +341,9 @@ impl Draft {
             Effect::ClearDrainIntent => self.after.drain_intent = false,
             Effect::HoldDisabled => self.set_hold(HoldKind::Disabled, facts),
             Effect::ClearDisabled => self.after.holds.retain(|hold| hold.kind != HoldKind::Disabled),
+            Effect::ReleaseOwnership => self.release_ownership(facts),
             Effect::Alert
             | Effect::BmcCheck
-            | Effect::ReleaseOwnership
             | Effect::EvaluateRequeue
             | Effect::RequestCheckpoint
             | Effect::BootAgain
@@ -392,9 +395,19 @@ impl Draft {
         }
         if availability != Availability::Down {
             self.after.down_cause = None;
+            self.after.ownership.braked_until = None;
         }
         if availability != Availability::Degraded {
             self.after.minor_issue = None;
+        }
+    }
+
+    /// Down ends whatever ownership there was; the brake puts that off. spec: S1 "Degraded → Down"
+    fn release_ownership(&mut self, facts: &Facts) {
+        let ownership = &self.after.ownership;
+        match facts.braked_until.filter(|_| ownership.allocations > 0) {
+            Some(until) => self.after.ownership.braked_until = Some(until),
+            None => self.after.set_ownership(ownership.lost(), &facts.actor, self.now),
         }
     }
 

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Availability, DownCause, Hold, HoldKind, NodeClass, NodeState, Status};
+use crate::actor::Actor;
+use crate::allocation::Ownership;
 use crate::ids::{Generation, JobId, NodeId, SiteId};
 use crate::time::Timestamp;
 
@@ -86,6 +88,8 @@ pub struct Node {
     pub owning_job: Option<JobId>,
     /// Why it must not be scheduled, besides its states.
     pub holds: Vec<Hold>,
+    /// To whom it belongs while something is allocated on it.
+    pub ownership: Ownership,
     /// When it was created.
     pub created_at: Timestamp,
     /// When its row changed last.
@@ -104,6 +108,29 @@ impl Node {
     /// The hold of that kind, if one stands.
     pub fn hold(&self, kind: HoldKind) -> Option<&Hold> {
         self.holds.iter().find(|hold| hold.kind == kind)
+    }
+
+    /// Its class now: the strictest current claim, else its default.
+    pub fn effective_class(&self) -> NodeClass {
+        self.ownership.class.unwrap_or(self.class)
+    }
+
+    /// Its ownership becomes `next`. When a sensitive one ends, what it may have left must be wiped: the hold says so in
+    /// the very row that ends it. design: 2-state-model "Holds"
+    pub fn set_ownership(&mut self, next: Ownership, by: &Actor, now: Timestamp) {
+        if self.ownership.is_sensitive() && !next.is_sensitive() {
+            let owner = self.ownership.owner.as_deref().unwrap_or("a user");
+            self.holds.retain(|hold| hold.kind != HoldKind::WipeRequired);
+            self.holds.push(Hold {
+                kind: HoldKind::WipeRequired,
+                by: by.clone(),
+                reason: format!("sensitive work of {owner} ended: nobody gets it before it is wiped"),
+                since: now,
+                until: None,
+                job: None,
+            });
+        }
+        self.ownership = next;
     }
 
     /// The row after this one: one generation on, changed at `now`.

@@ -36,6 +36,7 @@ fn resource(kind: &str, id: &str) -> Answer<Resource> {
     match kind {
         "node" => id.parse().map(Resource::Node).map_err(|_| bad()),
         "job" => id.parse().map(Resource::Job).map_err(|_| bad()),
+        "allocation" => id.parse().map(Resource::Allocation).map_err(|_| bad()),
         "batch" => id.parse().map(Resource::Batch).map_err(|_| bad()),
         "task" => id.parse().map(Resource::Task).map_err(|_| bad()),
         "site" => id.parse().map(Resource::Site).map_err(|_| bad()),

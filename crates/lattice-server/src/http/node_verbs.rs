@@ -72,7 +72,7 @@ enum Plan {
 
 fn plan(verb: NodeVerb, known: &Known, request: &Request, body: &ActOnNode) -> Result<Plan, Refused> {
     let planned = match verb {
-        NodeVerb::Drain => commands::drain(known, request, body.urgent.unwrap_or(false)),
+        NodeVerb::Drain => commands::drain(known, request, body.urgent.unwrap_or(false), &rand::random),
         NodeVerb::Undrain => commands::undrain(known, request),
         NodeVerb::Disable => commands::disable(known, request),
         NodeVerb::Enable => commands::enable(known, request),

@@ -127,7 +127,7 @@ pub fn explain(file: &NodeFile, now: Timestamp) -> Explanation {
     let context = NodeContext {
         job: file.job.as_ref(),
         last_heard: file.heard_at,
-        times: file.site.heartbeat.times(file.node.class),
+        times: file.site.heartbeat.times(file.node.effective_class()),
         health: &file.health,
     };
     let said = explanation::node(&file.node, &context, now);

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use lattice_core::allocation::Allocation;
 use lattice_core::batch::Batch;
 use lattice_core::command::node::Known;
 use lattice_core::explain::{Code, NextAction};
@@ -83,6 +84,8 @@ pub struct NodeFile {
     pub heard_at: Option<Timestamp>,
     /// Work that runs on it, as its agent last said.
     pub live_allocations: u32,
+    /// What is placed on it.
+    pub placed: Vec<Allocation>,
 }
 
 impl NodeFile {
@@ -93,14 +96,17 @@ impl NodeFile {
         let facts = app.store.host_facts(node.id).await?.map(|(facts, _)| facts);
         let heard_at = heard_at(app, &node);
         // Silence longer than the window makes every earlier report old. spec: S1 "Heartbeat Protocol"
-        let is_fresh = heard_at.is_some_and(|at| now.since(at) <= site.heartbeat.times(node.class).window());
+        let is_fresh =
+            heard_at.is_some_and(|at| now.since(at) <= site.heartbeat.times(node.effective_class()).window());
         let sku = app.store.sku(&node.sku).await?;
         let health = match (&facts, sku) {
             (Some(facts), Some(sku)) if is_fresh => health::check(&sku, facts, node.fingerprint.as_deref()),
             (Some(_) | None, _) => Health::NotReported,
         };
-        let live_allocations = app.registry.vitals(node.id).map_or(0, |vitals| vitals.allocations);
-        Ok(Self { node, site, job, facts, health, heard_at, live_allocations })
+        let reported = app.registry.vitals(node.id).map_or(0, |vitals| vitals.allocations);
+        let live_allocations = reported.max(node.ownership.allocations);
+        let placed = if node.ownership.allocations > 0 { app.store.placed_on(node.id).await? } else { Vec::new() };
+        Ok(Self { placed, node, site, job, facts, health, heard_at, live_allocations })
     }
 
     /// As commands take it.
@@ -111,6 +117,7 @@ impl NodeFile {
             health: self.health.clone(),
             live_allocations: self.live_allocations,
             site: &self.site,
+            placed: &self.placed,
         }
     }
 }

@@ -153,6 +153,7 @@ pub fn node(
         provider_ref: Some(format!("{mark:x}")),
         owning_job: None,
         holds: Vec::new(),
+        ownership: lattice_core::allocation::Ownership::default(),
         created_at: since,
         updated_at: since,
         generation: Generation::FIRST,

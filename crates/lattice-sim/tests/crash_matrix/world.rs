@@ -509,15 +509,22 @@ impl World {
     pub async fn lose(&self) {
         for event in [AvailabilityEvent::HeartbeatMissed, AvailabilityEvent::GraceExpired] {
             let node = self.node_row().await;
-            self.commit_all(agent::judged(&self.request("detector"), &node, event, String::new())).await;
+            let verdict = agent::Verdict { event, detail: String::new(), placed: &[], braked_until: None };
+            self.commit_all(agent::judged(&self.request("detector"), &node, verdict)).await;
         }
     }
 
     /// Asks for a reboot, as the server does; its job is driven from now on.
     pub async fn reboot(&mut self) {
         let node = self.node_row().await;
-        let known =
-            Known { node: &node, job: None, health: Health::NotReported, live_allocations: 0, site: &self.site };
+        let known = Known {
+            node: &node,
+            job: None,
+            health: Health::NotReported,
+            live_allocations: 0,
+            site: &self.site,
+            placed: &[],
+        };
         let planned = lattice_core::command::node::reboot(&known, &self.request("operator")).unwrap();
         let job = planned.job.expect("a job reboots it");
         let outcome = self.store.commit_one(planned.commit).await.unwrap();
@@ -640,6 +647,7 @@ fn new_node(id: NodeId, site: SiteId, hostname: String, (status, mode): (Status,
         provider_ref: None,
         owning_job: None,
         holds: Vec::new(),
+        ownership: lattice_core::allocation::Ownership::default(),
         created_at: START,
         updated_at: START,
         generation: Generation::FIRST,

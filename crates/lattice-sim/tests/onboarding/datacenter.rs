@@ -267,6 +267,7 @@ impl Datacenter {
             provider_ref: None,
             owning_job: None,
             holds: Vec::new(),
+            ownership: lattice_core::allocation::Ownership::default(),
             created_at: now,
             updated_at: now,
             generation: Generation::FIRST,

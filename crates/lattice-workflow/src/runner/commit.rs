@@ -157,6 +157,7 @@ impl Work {
                 Change::Node(change) => self.node = change.after,
                 Change::Batch(_)
                 | Change::Task(_)
+                | Change::Allocation(_)
                 | Change::HostFacts { .. }
                 | Change::ProviderState(_)
                 | Change::Site(_)

@@ -266,6 +266,7 @@ impl World {
             provider_ref: None,
             owning_job: None,
             holds: Vec::new(),
+            ownership: lattice_core::allocation::Ownership::default(),
             created_at: now,
             updated_at: now,
             generation: Generation::FIRST,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Statement, TaskInput, TaskReport, TaskStatus};
 use crate::actor::Actor;
+use crate::change::Change;
 use crate::ids::{AllocationId, CorrelationId, Generation, JobId, NodeId, TaskId};
 use crate::job::StageName;
 use crate::time::Timestamp;
@@ -82,6 +83,11 @@ impl TaskOwner {
 }
 
 impl Task {
+    /// The change that creates it.
+    pub fn created(&self) -> Change {
+        Change::Task(Box::new(TaskChange { after: self.clone(), before: None, cause: TaskCause::Issued }))
+    }
+
     /// What its agent is told.
     pub fn statement(&self) -> Statement {
         Statement {

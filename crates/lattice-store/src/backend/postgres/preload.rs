@@ -7,8 +7,8 @@ use deadpool_postgres::Object;
 use futures_util::future::try_join_all;
 use lattice_core::change::{Change, Removed};
 use lattice_core::ids::{
-    ApiTokenId, BatchId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, OverrideId, ProfileId, RoceId, SiteId,
-    TaskId, TokenId, WebhookId,
+    AllocationId, ApiTokenId, BatchId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, OverrideId, ProfileId,
+    RoceId, SiteId, TaskId, TokenId, WebhookId,
 };
 use lattice_core::node::{NodeState, Status};
 use tokio_postgres::Row;
@@ -81,6 +81,7 @@ impl Preloaded {
             }
             About::Jobs => self.version(RowKey::Job(JobId::new(r.id()?)), r.generation()?),
             About::Batches => self.version(RowKey::Batch(BatchId::new(r.id()?)), r.generation()?),
+            About::Allocations => self.version(RowKey::Allocation(AllocationId::new(r.id()?)), r.generation()?),
             About::Tasks => self.version(RowKey::Task(TaskId::new(r.id()?)), r.generation()?),
             About::Sites => self.version(RowKey::Site(SiteId::new(r.id()?)), r.generation()?),
             About::SiteCredentials => {
@@ -161,6 +162,7 @@ impl Preloaded {
             | RowKey::Job(_)
             | RowKey::Batch(_)
             | RowKey::Task(_)
+            | RowKey::Allocation(_)
             | RowKey::EnrollmentToken(_)
             | RowKey::ApiToken(_) => {}
         }
@@ -236,6 +238,9 @@ impl Transaction for Preloaded {
                 }
                 self.version(RowKey::Task(task.id), task.generation);
             }
+            Change::Allocation(change) => {
+                self.version(RowKey::Allocation(change.after.id), change.after.generation);
+            }
             Change::Site(site) => {
                 // A changed name frees the old one only with the next batch: at worst a conflict that is repeated.
                 self.holds(UniqueKey::SiteName(site.name.clone()), site.id.uuid());
@@ -298,6 +303,7 @@ enum About {
     Jobs,
     Batches,
     Tasks,
+    Allocations,
     Sites,
     SiteCredentials,
     EnrollmentTokens,
@@ -337,6 +343,7 @@ impl About {
             }
             Self::Jobs => "SELECT id, generation FROM jobs WHERE id = ANY($1)",
             Self::Batches => "SELECT id, generation FROM batches WHERE id = ANY($1)",
+            Self::Allocations => "SELECT id, generation FROM allocations WHERE id = ANY($1)",
             Self::Tasks => "SELECT id, generation FROM tasks WHERE id = ANY($1)",
             Self::Sites => "SELECT id, generation FROM sites WHERE id = ANY($1)",
             Self::SiteCredentials => "SELECT site, name, generation FROM site_credentials WHERE site = ANY($1)",
@@ -431,6 +438,7 @@ fn questions(needs: Needs) -> Vec<Question> {
             RowKey::Node(id) => ask(About::Nodes, Some(id.uuid()), None),
             RowKey::Job(id) => ask(About::Jobs, Some(id.uuid()), None),
             RowKey::Batch(id) => ask(About::Batches, Some(id.uuid()), None),
+            RowKey::Allocation(id) => ask(About::Allocations, Some(id.uuid()), None),
             RowKey::Task(id) => ask(About::Tasks, Some(id.uuid()), None),
             RowKey::Site(id) => ask(About::Sites, Some(id.uuid()), None),
             RowKey::SiteCredential(site, _) => ask(About::SiteCredentials, Some(site.uuid()), None),

@@ -32,6 +32,7 @@ pub(super) fn row(connection: &Connection, key: &RowKey) -> Result<Option<Head>,
         }
         RowKey::Job(id) => ("SELECT generation FROM jobs WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::Batch(id) => ("SELECT generation FROM batches WHERE id = ?1", Value::Id(id.uuid())),
+        RowKey::Allocation(id) => ("SELECT generation FROM allocations WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::Task(id) => ("SELECT generation FROM tasks WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::Site(id) => ("SELECT generation FROM sites WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::Sku(name) => ("SELECT generation FROM skus WHERE name = ?1", Value::owned(name.clone())),

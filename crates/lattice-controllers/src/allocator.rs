@@ -1,0 +1,339 @@
+//! The allocator's loop body: places what waits, follows what agents did, notices what ended, lets the brake go.
+//!
+//! Each step is its own commit under the generations of the rows it read: whoever comes second reads again at the next
+//! tick.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lattice_core::actor::Actor;
+use lattice_core::agent::task::{
+    HeartbeatCheck, Progress, Running, Task, TaskInput, TaskOutput, TaskOwner, TaskStatus,
+};
+use lattice_core::allocation::{Allocation, AllocationStatus, Candidate, Wanted, place};
+use lattice_core::change::{Change, Commit, Outcome};
+use lattice_core::command::{Request, allocation, task};
+use lattice_core::heartbeat::Registry;
+use lattice_core::ids::{CorrelationId, IdSource, NodeId, OpId};
+use lattice_core::node::{Availability, Node};
+use lattice_core::time::Timestamp;
+use lattice_store::{NodeFilter, NodeSort, PageRequest, Store, StoreError, TaskFilter};
+use tracing::info;
+
+/// Nodes considered for one allocation at a time.
+const CANDIDATES: usize = 1_000;
+/// Latest tasks of an allocation that are looked at: a start, a checkpoint, and the stops of its present placement.
+const TASKS: usize = 8;
+/// Pause before an agent that could not end an allocation is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(15);
+/// How often an agent that counts fewer allocations than it should is asked what runs.
+const RECOUNT: Duration = Duration::from_secs(30);
+
+/// Where nonces for tasks come from: 16 bytes that nobody can guess.
+pub type Nonces = dyn Fn() -> [u8; 16] + Send + Sync;
+
+/// Places allocations and follows them.
+pub struct Allocator {
+    store: Store,
+    registry: Arc<Registry>,
+    ids: Arc<dyn IdSource>,
+    nonces: Arc<Nonces>,
+}
+
+/// What one tick did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Allocated {
+    /// Allocations that got a node.
+    pub placed: u64,
+    /// Allocations that moved otherwise.
+    pub moved: u64,
+    /// Nodes that the brake let go of.
+    pub let_go: u64,
+    /// Commits that somebody else was faster than.
+    pub lost_races: u64,
+}
+
+impl Allocator {
+    /// An allocator over the store and the registry of heartbeats.
+    pub fn new(store: Store, registry: Arc<Registry>, ids: Arc<dyn IdSource>, nonces: Arc<Nonces>) -> Self {
+        Self { store, registry, ids, nonces }
+    }
+
+    /// Does what can be done at `now`.
+    ///
+    /// # Errors
+    /// The store fails: nothing is half done, the next tick finds the same.
+    pub async fn tick(&self, now: Timestamp) -> Result<Allocated, StoreError> {
+        let mut done = Allocated::default();
+        self.let_go(now, &mut done).await?;
+        self.settle(now, &mut done).await?;
+        self.recount(now, &mut done).await?;
+        self.place(now, &mut done).await?;
+        Ok(done)
+    }
+
+    fn request(&self, now: Timestamp, correlation: CorrelationId) -> Request<'_> {
+        Request {
+            actor: Actor::system("allocator"),
+            reason: String::new(),
+            now,
+            ids: &*self.ids,
+            op: OpId::generate(&*self.ids, now),
+            correlation,
+        }
+    }
+
+    fn of(&self, allocation: &Allocation, now: Timestamp) -> Request<'_> {
+        self.request(now, allocation.correlation)
+    }
+
+    async fn commit(&self, commit: Commit, done: &mut Allocated) -> Result<bool, StoreError> {
+        let applied = match self.store.commit_one(commit).await? {
+            Outcome::Applied { .. } | Outcome::Duplicate { .. } => true,
+            Outcome::Conflict { .. } | Outcome::Missing { .. } | Outcome::Fenced => false,
+        };
+        if !applied {
+            done.lost_races += 1;
+        }
+        Ok(applied)
+    }
+
+    async fn moves(&self, commit: Option<Commit>, done: &mut Allocated) -> Result<(), StoreError> {
+        if let Some(commit) = commit
+            && self.commit(commit, done).await?
+        {
+            done.moved += 1;
+        }
+        Ok(())
+    }
+
+    /// Gives those that wait a node, the longest waiting first.
+    async fn place(&self, now: Timestamp, done: &mut Allocated) -> Result<(), StoreError> {
+        let waiting = self.store.allocations_in(AllocationStatus::Requested).await?;
+        let mut pools: HashMap<Wanted, Vec<Candidate>> = HashMap::new();
+        for one in waiting {
+            let pool = Wanted { gpus: 0, ..one.wanted.clone() };
+            if !pools.contains_key(&pool) {
+                let candidates = self.candidates(&pool, now).await?;
+                pools.insert(pool.clone(), candidates);
+            }
+            let Some(candidates) = pools.get_mut(&pool) else { continue };
+            let request = self.of(&one, now);
+            let node = match place(&one, candidates, now) {
+                Ok(candidate) => candidate.node.clone(),
+                Err(why) => {
+                    self.moves(allocation::waits(&request, &one, &why), done).await?;
+                    continue;
+                }
+            };
+            let commit = match allocation::place(&request, &one, &node, (self.nonces)()) {
+                Ok(commit) => commit,
+                Err(refused) => {
+                    self.moves(allocation::waits(&request, &one, &refused.to_string()), done).await?;
+                    continue;
+                }
+            };
+            let after = node_after(&commit);
+            if self.commit(commit, done).await? {
+                done.placed += 1;
+                info!(allocation_id = %one.id, node_id = %node.id, "allocation placed");
+            }
+            // Another pool may have the same node: whoever reads it there is refused by its generation, and comes again.
+            candidates.retain(|candidate| candidate.node.id != node.id || after.is_some());
+            for candidate in candidates.iter_mut().filter(|candidate| candidate.node.id == node.id) {
+                if let Some(after) = &after {
+                    candidate.node = after.clone();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The nodes that `wanted` allows. Those that may not be used now are there too, so that it can be said why: but never
+    /// instead of one that may.
+    async fn candidates(&self, wanted: &Wanted, now: Timestamp) -> Result<Vec<Candidate>, StoreError> {
+        let nodes = match wanted.node {
+            Some(node) => self.store.node(node).await?.into_iter().collect(),
+            None => {
+                let all = NodeFilter { site: wanted.site, sku: wanted.sku.clone(), ..NodeFilter::default() };
+                let usable = NodeFilter { schedulable_at: Some(now), ..all.clone() };
+                let mut nodes = self.some_nodes(&usable).await?;
+                if nodes.is_empty() {
+                    nodes = self.some_nodes(&all).await?;
+                }
+                nodes
+            }
+        };
+        let skus: HashMap<String, u32> = self.store.skus().await?.into_iter().map(|sku| (sku.name, sku.gpus)).collect();
+        let gpus = |node: &Node| skus.get(&node.sku).copied().unwrap_or(0);
+        Ok(nodes.into_iter().map(|node| Candidate { gpus: gpus(&node), node }).collect())
+    }
+
+    async fn some_nodes(&self, filter: &NodeFilter) -> Result<Vec<Node>, StoreError> {
+        let page = self.store.nodes(filter, NodeSort::Hostname, &PageRequest::first(CANDIDATES)).await?;
+        let ids: Vec<NodeId> = page.items.iter().map(|node| node.id).collect();
+        self.store.nodes_by_id(&ids).await
+    }
+
+    /// Follows the tasks of those that are being started, saved or ended.
+    async fn settle(&self, now: Timestamp, done: &mut Allocated) -> Result<(), StoreError> {
+        for status in [AllocationStatus::Provisioning, AllocationStatus::Releasing] {
+            for one in self.store.allocations_in(status).await? {
+                self.settle_one(&one, now, done).await?;
+            }
+        }
+        for node in self.emptied_urgently().await? {
+            for one in self.store.placed_on(node).await? {
+                if one.status == AllocationStatus::Active && one.is_checkpointable() {
+                    self.settle_one(&one, now, done).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Draining nodes on which something still runs.
+    async fn emptied_urgently(&self) -> Result<Vec<NodeId>, StoreError> {
+        let draining = NodeFilter { availabilities: vec![Availability::Draining], ..NodeFilter::default() };
+        let nodes = self.some_nodes(&draining).await?;
+        Ok(nodes.into_iter().filter(|node| node.ownership.allocations > 0).map(|node| node.id).collect())
+    }
+
+    async fn settle_one(&self, one: &Allocation, now: Timestamp, done: &mut Allocated) -> Result<(), StoreError> {
+        let Some(id) = one.placed_on() else { return Ok(()) };
+        let Some(node) = self.store.node(id).await? else { return Ok(()) };
+        let filter = TaskFilter { allocation: Some(one.id), ..TaskFilter::default() };
+        let tasks = self.store.tasks(&filter, &PageRequest::first(TASKS)).await?.items;
+        let request = self.of(one, now);
+        for task in &tasks {
+            if let Some(commit) = allocation::settle(&request, one, &node, task, (self.nonces)()) {
+                return self.moves(Some(commit), done).await;
+            }
+        }
+        if one.status == AllocationStatus::Releasing && must_ask_again(&tasks, now) {
+            let again = allocation::stop_again(&request, one, &node, (self.nonces)()).ok();
+            return self.moves(again, done).await;
+        }
+        Ok(())
+    }
+
+    /// Asks agents that count fewer allocations than were placed what runs there, and believes what they say.
+    async fn recount(&self, now: Timestamp, done: &mut Allocated) -> Result<(), StoreError> {
+        let owned = self.store.nodes_with_allocations().await?;
+        let placed = self.store.placed_on_any(&owned).await?;
+        for (id, placed) in placed {
+            let active: Vec<&Allocation> = placed.iter().filter(|one| one.status == AllocationStatus::Active).collect();
+            let Some(vitals) = self.registry.vitals(id) else { continue };
+            if vitals.allocations as usize >= active.len() {
+                continue;
+            }
+            let Some(node) = self.store.node(id).await? else { continue };
+            match self.last_count(&node, now).await? {
+                Count::Running { asked_at, running } => {
+                    self.end_missing(&node, &active, asked_at, &running, now, done).await?;
+                }
+                Count::Asked => {}
+                Count::Unknown { key } => self.ask(&node, key, now, done).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What an agent said lately about what runs.
+    async fn last_count(&self, node: &Node, now: Timestamp) -> Result<Count, StoreError> {
+        let bucket = now.as_millis() / i64::try_from(RECOUNT.as_millis()).unwrap_or(i64::MAX);
+        let key = format!("node/{}/recount/{bucket}", node.id);
+        let Some(task) = self.store.task_by_key(&key).await? else { return Ok(Count::Unknown { key }) };
+        Ok(match task.report.map(|report| report.progress) {
+            Some(Progress::Succeeded { output: TaskOutput::HeartbeatCheck { running, .. } }) => {
+                Count::Running { asked_at: task.issued_at, running }
+            }
+            Some(_) | None => Count::Asked,
+        })
+    }
+
+    async fn ask(&self, node: &Node, key: String, now: Timestamp, done: &mut Allocated) -> Result<(), StoreError> {
+        let request = self.request(now, CorrelationId::generate(&*self.ids, now));
+        let input = TaskInput::HeartbeatCheck(HeartbeatCheck {});
+        let new = task::NewTask { node, owner: TaskOwner::Request, key, input, term: None };
+        if let Ok((_, commit)) = task::issue(&request, new, (self.nonces)()) {
+            self.commit(commit, done).await?;
+        }
+        Ok(())
+    }
+
+    /// Those that ran before the question and are not in the answer have ended; one of them at a time for each node.
+    async fn end_missing(
+        &self,
+        node: &Node,
+        active: &[&Allocation],
+        asked_at: Timestamp,
+        running: &[Running],
+        now: Timestamp,
+        done: &mut Allocated,
+    ) -> Result<(), StoreError> {
+        let runs = |one: &Allocation| running.iter().any(|running| running.allocation == one.id);
+        let missing = active.iter().find(|one| one.status_since < asked_at && !runs(one));
+        match missing {
+            Some(one) => self.moves(allocation::ended(&self.of(one, now), one, node).ok(), done).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Lets go of nodes whose loss the brake held back long enough.
+    async fn let_go(&self, now: Timestamp, done: &mut Allocated) -> Result<(), StoreError> {
+        let braked = self.store.braked_nodes().await?;
+        for node in self.store.nodes_by_id(&braked).await? {
+            if node.ownership.braked_until.is_none_or(|until| now < until) {
+                continue;
+            }
+            let placed = self.store.placed_on(node.id).await?;
+            let mut request = self.request(now, CorrelationId::generate(&*self.ids, now));
+            request.reason = "the brake held its loss back as long as it may".to_owned();
+            if let Some(commit) = allocation::let_go(&request, &node, &placed)
+                && self.commit(commit, done).await?
+            {
+                done.let_go += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is known about what runs on a node.
+enum Count {
+    /// Its agent says this.
+    Running {
+        /// When it was asked.
+        asked_at: Timestamp,
+        /// What it said.
+        running: Vec<Running>,
+    },
+    /// It was asked, and has not said anything of use yet.
+    Asked,
+    /// It was not asked lately.
+    Unknown {
+        /// Under which key to ask.
+        key: String,
+    },
+}
+
+/// Whether the newest request to end it came to nothing, a while ago.
+fn must_ask_again(tasks: &[Task], now: Timestamp) -> bool {
+    let newest = tasks.iter().find(|task| matches!(task.input, TaskInput::AllocationStop(_)));
+    newest.is_none_or(|task| {
+        let failed = match task.status {
+            TaskStatus::Failed | TaskStatus::Expired | TaskStatus::Cancelled => true,
+            TaskStatus::Pending | TaskStatus::Delivered | TaskStatus::Running | TaskStatus::Succeeded => false,
+        };
+        failed && task.finished_at.is_none_or(|at| now.since(at) >= ASK_AGAIN)
+    })
+}
+
+fn node_after(commit: &Commit) -> Option<Node> {
+    commit
+        .changes
+        .iter()
+        .find_map(|change| if let Change::Node(node) = change { Some(node.after.clone()) } else { None })
+}

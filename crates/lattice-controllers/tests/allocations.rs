@@ -1,0 +1,394 @@
+//! Allocations from request to end, over the real store: placed, started, lost with their node, held back by the brake,
+//! saved for a drain, never twice and never forgotten.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use lattice_controllers::{Allocator, Detector, Fleet};
+use lattice_core::actor::Actor;
+use lattice_core::agent::task::{
+    CheckpointHow, CheckpointResult, Limits, Progress, StopResult, Task, TaskErrorCode, TaskInput, TaskOutput,
+    TaskReport,
+};
+use lattice_core::allocation::{Allocation, AllocationStatus, Ownership, RequeuePolicy, Wanted, Workload};
+use lattice_core::change::{Change, NodeAction, NodeChange, Outcome};
+use lattice_core::command::allocation::{self, NewAllocation};
+use lattice_core::command::node::{self as commands, Known};
+use lattice_core::command::{Request, task};
+use lattice_core::heartbeat::Registry;
+use lattice_core::ids::{AllocationId, CorrelationId, EventSeq, Generation, IdSource, NodeId, OpId, SiteId, uuid_v7};
+use lattice_core::node::class::HeartbeatPolicy;
+use lattice_core::node::machine::Health;
+use lattice_core::node::{Availability, HoldKind, Node, NodeClass, NodeState, OnboardingMode, Status};
+use lattice_core::site::{Site, SiteProvider, SiteStatus};
+use lattice_core::sku::Sku;
+use lattice_core::time::Timestamp;
+use lattice_store::{EventFilter, Store, StoreConfig};
+
+const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+fn at(seconds: u64) -> Timestamp {
+    START + Duration::from_secs(seconds)
+}
+
+#[derive(Default)]
+struct Counter(AtomicU64);
+
+impl IdSource for Counter {
+    fn uuid(&self, at: Timestamp) -> uuid::Uuid {
+        let mut random = [0; 10];
+        random[2..].copy_from_slice(&self.0.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+        uuid_v7(at, random)
+    }
+}
+
+struct World {
+    store: Store,
+    fleet: Arc<Fleet>,
+    detector: Detector,
+    allocator: Allocator,
+    ids: Arc<Counter>,
+    site: Site,
+}
+
+impl World {
+    async fn new() -> Self {
+        let store = Store::open(StoreConfig::memory()).await.unwrap();
+        let registry = Arc::new(Registry::new());
+        let fleet = Arc::new(Fleet::new(store.clone(), Arc::clone(&registry)));
+        let ids = Arc::new(Counter::default());
+        let detector = Detector::new(store.clone(), Arc::clone(&fleet), ids.clone());
+        let nonces = Arc::new(AtomicU64::new(0));
+        let nonce = move || u128::from(nonces.fetch_add(1, Ordering::Relaxed)).to_be_bytes();
+        let allocator = Allocator::new(store.clone(), registry, ids.clone(), Arc::new(nonce));
+        let site = Site {
+            id: SiteId::new(uuid_v7(START, [7; 10])),
+            name: "dc1".into(),
+            region_code: "lab".into(),
+            provider: SiteProvider::Manual,
+            heartbeat: HeartbeatPolicy::default(),
+            status: SiteStatus::Active,
+            created_at: START,
+            updated_at: START,
+            generation: Generation::FIRST,
+        };
+        let sku = Sku {
+            name: "mi300x.192g.8gpu".into(),
+            gpus: 8,
+            gpu_vendor: None,
+            gpu_model: None,
+            nics: Vec::new(),
+            disks: Vec::new(),
+            created_at: START,
+            updated_at: START,
+            generation: Generation::FIRST,
+        };
+        let world = Self { store, fleet, detector, allocator, ids, site };
+        world.commit(vec![Change::Site(Box::new(world.site.clone())), Change::Sku(sku)], START).await;
+        world.fleet.load(START).await.unwrap();
+        world
+    }
+
+    fn request(&self, now: Timestamp) -> Request<'_> {
+        Request {
+            actor: Actor::system("test"),
+            reason: String::new(),
+            now,
+            ids: &*self.ids,
+            op: OpId::generate(&*self.ids, now),
+            correlation: CorrelationId::generate(&*self.ids, now),
+        }
+    }
+
+    async fn commit(&self, changes: Vec<Change>, now: Timestamp) {
+        let outcome = self.store.commit_one(self.request(now).commit(Vec::new(), changes)).await.unwrap();
+        assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
+    }
+
+    async fn add_nodes(&self, count: usize) -> Vec<NodeId> {
+        let mut nodes = Vec::new();
+        for index in 0..count {
+            let id = NodeId::generate(&*self.ids, START);
+            let after = Node {
+                id,
+                hostname: format!("c{index:02}"),
+                site: self.site.id,
+                sku: "mi300x.192g.8gpu".into(),
+                class: NodeClass::Standard,
+                mode: OnboardingMode::Manual,
+                state: NodeState::new(Status::Active, Availability::Ready),
+                status_since: START,
+                availability_since: START,
+                down_cause: None,
+                deadline: None,
+                boot_failures: 0,
+                drain_intent: false,
+                minor_issue: None,
+                identity_epoch: 1,
+                boot_id: Some("boot".into()),
+                agent_version: None,
+                fingerprint: None,
+                address: None,
+                bmc_address: None,
+                provider_ref: None,
+                owning_job: None,
+                holds: Vec::new(),
+                ownership: Ownership::default(),
+                created_at: START,
+                updated_at: START,
+                generation: Generation::FIRST,
+            };
+            let (action, cause) = (NodeAction::Created, "test".to_owned());
+            let change = NodeChange { after, before: None, action, cause, detail: String::new() };
+            self.commit(vec![Change::Node(Box::new(change))], START).await;
+            nodes.push(id);
+        }
+        self.fleet.load(START).await.unwrap();
+        nodes
+    }
+
+    async fn ask(&self, user: &str, gpus: u32, change: impl FnOnce(&mut NewAllocation)) -> AllocationId {
+        let workload = Workload {
+            argv: vec!["/usr/bin/train".into()],
+            env: Default::default(),
+            directory: None,
+            user: None,
+            limits: Limits::default(),
+            mounts: Vec::new(),
+            checkpoint: CheckpointHow::None,
+        };
+        let mut new = NewAllocation {
+            user: user.into(),
+            class: NodeClass::Standard,
+            wanted: Wanted { gpus, ..Wanted::default() },
+            workload,
+            requeue: RequeuePolicy::OnNodeFailure,
+        };
+        change(&mut new);
+        let (allocation, commit) = allocation::request(&self.request(START), new).unwrap();
+        assert!(matches!(self.store.commit_one(commit).await.unwrap(), Outcome::Applied { .. }));
+        allocation.id
+    }
+
+    async fn allocation(&self, id: AllocationId) -> Allocation {
+        self.store.allocation(id).await.unwrap().unwrap()
+    }
+
+    async fn node(&self, id: NodeId) -> Node {
+        self.store.node(id).await.unwrap().unwrap()
+    }
+
+    /// The allocator and the detector each have a turn, and the fleet hears what was committed.
+    async fn tick(&self, now: Timestamp) {
+        self.allocator.tick(now).await.unwrap();
+        self.detector.tick(now).await.unwrap();
+        let events = self.store.events(EventSeq(0), &EventFilter::default(), 100_000).await.unwrap();
+        self.fleet.take_in(&events, now).await.unwrap();
+    }
+
+    /// Agents answer each of their open tasks as `answer` says; none: they stay silent about it.
+    async fn agents(&self, now: Timestamp, answer: impl Fn(&Task) -> Option<Progress>) {
+        for node in self.store.nodes_with_tasks(None).await.unwrap() {
+            for one in self.store.open_tasks(node, 100).await.unwrap() {
+                let Some(progress) = answer(&one) else { continue };
+                let report = TaskReport { task: one.id, at: now, progress };
+                if let Some(change) = task::reported(&self.request(now), &one, &report).unwrap() {
+                    self.commit(vec![Change::Task(Box::new(change))], now).await;
+                }
+            }
+        }
+    }
+
+    async fn started(&self, id: AllocationId, now: Timestamp) -> Allocation {
+        self.tick(now).await;
+        self.agents(now, obedient).await;
+        self.tick(now).await;
+        let allocation = self.allocation(id).await;
+        assert_eq!(allocation.status, AllocationStatus::Active, "{}", allocation.why);
+        allocation
+    }
+
+    async fn names(&self, prefix: &str) -> Vec<String> {
+        let events = self.store.events(EventSeq(0), &EventFilter::default(), 100_000).await.unwrap();
+        events.into_iter().map(|event| event.row.name).filter(|name| name.starts_with(prefix)).collect()
+    }
+}
+
+fn obedient(task: &Task) -> Option<Progress> {
+    let output = match &task.input {
+        TaskInput::AllocationStart(_) => {
+            TaskOutput::Started { pid: 7, start_ticks: 1, cgroup: "alloc.scope".into(), not_limited: Vec::new() }
+        }
+        TaskInput::AllocationStop(_) => TaskOutput::Stopped { how: StopResult::Graceful, exit: None },
+        TaskInput::AllocationCheckpoint(_) => TaskOutput::Checkpoint { result: CheckpointResult::Done },
+        _ => return None,
+    };
+    Some(Progress::Succeeded { output })
+}
+
+#[tokio::test]
+async fn an_allocation_gets_a_node_runs_and_gives_it_back() {
+    let world = World::new().await;
+    let nodes = world.add_nodes(1).await;
+    let id = world.ask("ada", 4, |_| {}).await;
+    let running = world.started(id, at(1)).await;
+    assert_eq!((running.node, running.placements), (Some(nodes[0]), 1));
+    let owned = world.node(nodes[0]).await.ownership;
+    assert_eq!((owned.owner.as_deref(), owned.allocations, owned.gpus), (Some("ada"), 1, 4));
+
+    let row = world.node(nodes[0]).await;
+    let release = allocation::release(&world.request(at(2)), &running, Some(&row), [9; 16]).unwrap().unwrap();
+    assert!(matches!(world.store.commit_one(release).await.unwrap(), Outcome::Applied { .. }));
+    world.agents(at(2), obedient).await;
+    world.tick(at(3)).await;
+    assert_eq!(world.allocation(id).await.status, AllocationStatus::Released);
+    let row = world.node(nodes[0]).await;
+    assert_eq!((row.ownership.owner.clone(), row.ownership.allocations), (None, 0));
+    assert!(row.is_schedulable(at(3)), "standard work leaves nothing to wipe");
+    let story = world.names("allocation.").await;
+    assert_eq!(
+        story,
+        ["requested", "placed", "active", "releasing", "released"].map(|last| format!("allocation.{last}"))
+    );
+}
+
+#[tokio::test]
+async fn one_user_at_a_time_fills_a_node_and_the_others_are_told_why_they_wait() {
+    let world = World::new().await;
+    world.add_nodes(1).await;
+    let first = world.ask("ada", 6, |_| {}).await;
+    world.started(first, at(1)).await;
+    let big = world.ask("ada", 4, |_| {}).await;
+    let fits = world.ask("ada", 2, |_| {}).await;
+    let other = world.ask("bob", 1, |_| {}).await;
+    let nowhere = world.ask("bob", 0, |new| new.wanted.sku = Some("h200".into())).await;
+    world.tick(at(2)).await;
+    assert_eq!(world.allocation(fits).await.status, AllocationStatus::Provisioning);
+    let why = |allocation: Allocation| (allocation.status, allocation.why);
+    let waits = |text: &str| (AllocationStatus::Requested, format!("a node that fits: {text}"));
+    assert_eq!(why(world.allocation(big).await), waits("of 1, 1 has too few free GPUs"));
+    assert_eq!(why(world.allocation(other).await), waits("of 1, 1 belongs to another user or class"));
+    assert_eq!(why(world.allocation(nowhere).await), waits("there is none of that name, site and SKU"));
+}
+
+#[tokio::test]
+async fn what_runs_on_a_lost_node_is_queued_again_by_its_policy_under_the_next_epoch() {
+    let world = World::new().await;
+    let nodes = world.add_nodes(1).await;
+    let again = world.ask("ada", 1, |_| {}).await;
+    let never = world.ask("ada", 1, |new| new.requeue = RequeuePolicy::Never).await;
+    world.started(again, at(1)).await;
+    assert_eq!(world.allocation(never).await.status, AllocationStatus::Active);
+    world.tick(at(30)).await;
+    assert_eq!(world.node(nodes[0]).await.state.availability, Availability::Degraded);
+    assert_eq!(world.allocation(again).await.status, AllocationStatus::Active, "degraded disturbs nothing");
+    world.tick(at(91)).await;
+    let node = world.node(nodes[0]).await;
+    assert_eq!(node.state, NodeState::new(Status::Offline, Availability::Down));
+    assert_eq!((node.ownership.epoch.0, node.ownership.allocations), (1, 0));
+    let queued = world.allocation(again).await;
+    assert_eq!((queued.status, queued.node), (AllocationStatus::Requested, None));
+    let failed = world.allocation(never).await;
+    assert_eq!((failed.status, failed.why.as_str()), (AllocationStatus::Failed, "c00 was lost"));
+    assert!(world.names("allocation.").await.contains(&"allocation.requeued".to_owned()));
+    let requeue = allocation::requeue(&world.request(at(92)), &failed).unwrap();
+    assert!(matches!(world.store.commit_one(requeue).await.unwrap(), Outcome::Applied { .. }));
+    assert_eq!(world.allocation(never).await.status, AllocationStatus::Requested);
+}
+
+#[tokio::test]
+async fn sensitive_work_on_a_lost_node_waits_for_an_operator_and_its_node_for_a_wipe() {
+    let world = World::new().await;
+    let nodes = world.add_nodes(1).await;
+    let id = world.ask("ada", 1, |new| new.class = NodeClass::Sensitive).await;
+    world.started(id, at(1)).await;
+    assert_eq!(world.node(nodes[0]).await.effective_class(), NodeClass::Sensitive);
+    world.tick(at(100)).await;
+    let state = world.node(nodes[0]).await.state.availability;
+    assert_eq!(state, Availability::Ready, "the claim has the sensitive window of two minutes");
+    world.tick(at(121)).await;
+    world.tick(at(422)).await;
+    let node = world.node(nodes[0]).await;
+    assert_eq!(node.state.availability, Availability::Down);
+    assert!(
+        node.hold(HoldKind::WipeRequired).is_some(),
+        "the very commit that ends sensitive ownership holds the node"
+    );
+    let allocation = world.allocation(id).await;
+    assert_eq!(allocation.status, AllocationStatus::Failed);
+    assert!(allocation.why.contains("waits for an operator"), "{}", allocation.why);
+}
+
+#[tokio::test]
+async fn when_most_of_a_site_falls_silent_states_move_and_work_is_not_given_up_until_the_brake_lets_go() {
+    let world = World::new().await;
+    let nodes = world.add_nodes(12).await;
+    let id = world.ask("ada", 8, |_| {}).await;
+    let running = world.started(id, at(1)).await;
+    let lost = running.node.unwrap();
+    world.tick(at(30)).await;
+    world.tick(at(91)).await;
+    for node in &nodes {
+        assert_eq!(world.node(*node).await.state.availability, Availability::Down, "states move on time");
+    }
+    let node = world.node(lost).await;
+    assert_eq!((node.ownership.epoch.0, node.ownership.allocations), (0, 1));
+    assert_eq!(node.ownership.braked_until, Some(at(691)));
+    assert_eq!(world.allocation(id).await.status, AllocationStatus::Active, "its loss is held back");
+    world.tick(at(690)).await;
+    assert_eq!(world.allocation(id).await.status, AllocationStatus::Active);
+    world.tick(at(691)).await;
+    assert_eq!(world.allocation(id).await.status, AllocationStatus::Requested);
+    assert_eq!(world.node(lost).await.ownership.epoch.0, 1);
+}
+
+#[tokio::test]
+async fn an_urgent_drain_saves_what_can_be_saved_and_it_goes_on_elsewhere() {
+    let world = World::new().await;
+    let nodes = world.add_nodes(2).await;
+    let save = CheckpointHow::Signal { number: 10, done_file: None };
+    let saved = world.ask("ada", 4, |new| new.workload.checkpoint = save).await;
+    let stays = world.ask("ada", 4, |_| {}).await;
+    let first = world.started(saved, at(1)).await.node.unwrap();
+    assert_eq!(world.allocation(stays).await.node, Some(first), "the fuller node is taken first");
+    let (node, placed) = (world.node(first).await, world.store.placed_on(first).await.unwrap());
+    let known = Known {
+        node: &node,
+        job: None,
+        health: Health::Passed,
+        live_allocations: 2,
+        site: &world.site,
+        placed: &placed,
+    };
+    let planned = commands::drain(&known, &world.request(at(2)), true, &|| [5; 16]).unwrap();
+    assert!(matches!(world.store.commit_one(planned.commit).await.unwrap(), Outcome::Applied { .. }));
+    world.agents(at(3), obedient).await;
+    world.tick(at(3)).await;
+    assert_eq!(world.allocation(saved).await.status, AllocationStatus::Releasing);
+    world.agents(at(4), obedient).await;
+    world.tick(at(4)).await;
+    let moved = world.allocation(saved).await;
+    assert_eq!((moved.status, moved.node), (AllocationStatus::Provisioning, nodes.into_iter().find(|id| *id != first)));
+    assert_eq!(world.allocation(stays).await.status, AllocationStatus::Active, "it ends in its own time");
+    assert_eq!(world.node(first).await.ownership.allocations, 1);
+}
+
+#[tokio::test]
+async fn what_cannot_be_started_fails_and_says_why_unless_its_policy_queues_it_again() {
+    let world = World::new().await;
+    let nodes = world.add_nodes(1).await;
+    let fails = world.ask("ada", 1, |_| {}).await;
+    let always = world.ask("ada", 1, |new| new.requeue = RequeuePolicy::Always).await;
+    world.tick(at(1)).await;
+    let refuses = |_: &Task| Some(Progress::failed(TaskErrorCode::EffectFailed, "no such program"));
+    world.agents(at(1), refuses).await;
+    world.allocator.tick(at(2)).await.unwrap();
+    let failed = world.allocation(fails).await;
+    assert_eq!(failed.status, AllocationStatus::Failed);
+    assert_eq!(failed.why, "c00 did not start it: effect_failed: no such program");
+    let again = world.allocation(always).await;
+    assert_eq!((again.status, again.placements), (AllocationStatus::Provisioning, 2), "it is tried anew");
+    assert_eq!(world.node(nodes[0]).await.ownership.allocations, 1);
+}
