@@ -112,7 +112,7 @@ async fn serve(home: &std::path::Path) -> (String, String) {
         }),
         wake: Arc::new(|_| {}),
         secrets: Arc::new(FileSecretStore::open(home, &home.join("secrets.key")).unwrap()),
-        webhooks: Arc::new(HttpSender::new(AddressPolicy::of_trials()).unwrap()),
+        webhooks: Arc::new(HttpSender::new(AddressPolicy::of_trials())),
         secret_standing: Arc::default(),
         prober: Arc::new(Answers),
         registry: Arc::new(Registry::new()),

@@ -100,16 +100,16 @@ pub trait WebhookSender: Send + Sync {
 /// Sends over HTTP.
 pub struct HttpSender {
     policy: Arc<AddressPolicy>,
-    https: reqwest::Client,
-    http: reqwest::Client,
+    https: Client,
+    http: Client,
 }
+
+/// Connections of one scheme, or why there are none: a host without certificates still runs a server.
+type Client = Result<reqwest::Client, String>;
 
 impl HttpSender {
     /// A sender with connections of its own, to what `policy` allows.
-    ///
-    /// # Errors
-    /// The system's certificates cannot be read.
-    pub fn new(policy: AddressPolicy) -> Result<Self, String> {
+    pub fn new(policy: AddressPolicy) -> Self {
         let policy = Arc::new(policy);
         let client = |scheme| {
             reqwest::Client::builder()
@@ -121,9 +121,9 @@ impl HttpSender {
                 .user_agent(concat!("lattice/", env!("CARGO_PKG_VERSION")))
                 .dns_resolver(Arc::new(Judged { scheme, policy: Arc::clone(&policy) }))
                 .build()
-                .map_err(|error| bounded(&error.to_string()))
+                .map_err(|error| format!("the system's certificates cannot be used: {}", root(&error)))
         };
-        Ok(Self { https: client(Scheme::Https)?, http: client(Scheme::Http)?, policy })
+        Self { https: client(Scheme::Https), http: client(Scheme::Http), policy }
     }
 }
 
@@ -143,6 +143,10 @@ impl WebhookSender for HttpSender {
         let client = match target.scheme {
             Scheme::Http => &self.http,
             Scheme::Https => &self.https,
+        };
+        let client = match client {
+            Ok(client) => client,
+            Err(why) => return Attempted::Failed { why: why.clone() },
         };
         let request = client
             .post(target.url)
@@ -202,12 +206,17 @@ fn why(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return format!("no answer within {} s", TIMEOUT.as_secs());
     }
+    let kind = if error.is_connect() { "no connection" } else { "the exchange broke off" };
+    bounded(&format!("{kind}: {}", root(error)))
+}
+
+/// The innermost cause: those around it name the address.
+fn root(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(inner) = cause.source() {
         cause = inner;
     }
-    let kind = if error.is_connect() { "no connection" } else { "the exchange broke off" };
-    bounded(&format!("{kind}: {cause}"))
+    bounded(&cause.to_string())
 }
 
 /// Resolves names, and gives only addresses that may be posted to: what is judged is what is connected to.

@@ -150,9 +150,6 @@ pub enum StartError {
     /// The agent's binary cannot be given to new hosts.
     #[error(transparent)]
     AgentBinary(#[from] crate::agent_source::Unreadable),
-    /// Events cannot be posted: the system's certificates cannot be read.
-    #[error("webhooks cannot be delivered: {0}; install the system's certificates (ca-certificates)")]
-    Webhooks(String),
     /// An address cannot be listened on.
     #[error("{address} cannot be listened on: {source}; choose another address or end what uses it")]
     Listen {
@@ -174,7 +171,6 @@ impl StartError {
             | Self::Agents(_)
             | Self::Https(_)
             | Self::AgentBinary(_)
-            | Self::Webhooks(_)
             | Self::Listen { .. } => None,
         }
     }
@@ -262,7 +258,7 @@ impl Server {
         let loops = Loops { store: store.clone(), fleet, clock: clock.clone(), ids: ids.clone() };
         loops.spawn(&tasks, &stop, options.detector_interval, &metrics);
         let parts = http::Parts {
-            webhooks: Arc::new(HttpSender::new(options.webhooks.clone()).map_err(StartError::Webhooks)?),
+            webhooks: Arc::new(HttpSender::new(options.webhooks.clone())),
             secret_standing: Arc::default(),
             store: store.clone(),
             clock: Arc::clone(&clock),

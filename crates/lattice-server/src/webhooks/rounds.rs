@@ -27,8 +27,13 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// Delivers until the server stops.
 pub async fn deliver(courier: Courier, stop: CancellationToken) {
     let mut events = courier.store.follow();
-    let mut rounds =
-        Rounds { courier: Arc::new(courier), held: None, under_way: JoinSet::new(), waits: HashMap::new() };
+    let mut rounds = Rounds {
+        courier: Arc::new(courier),
+        held: None,
+        asked_at: None,
+        under_way: JoinSet::new(),
+        waits: HashMap::new(),
+    };
     loop {
         let seen = rounds.courier.store.last_event().await.unwrap_or_default();
         let pause = match rounds.look(seen).await {
@@ -57,6 +62,8 @@ type Ended = (WebhookId, Generation, Result<Turn, StoreError>);
 struct Rounds {
     courier: Arc<Courier>,
     held: Option<(LeaseEpoch, Timestamp)>,
+    /// When the lease was asked for last, and not had.
+    asked_at: Option<Timestamp>,
     under_way: JoinSet<Ended>,
     /// What each webhook waits for, by the version of its row that said so; none of those that are under way.
     waits: HashMap<WebhookId, Waits>,
@@ -88,8 +95,10 @@ impl Rounds {
         let webhooks = self.courier.store.webhooks().await?;
         let now = self.courier.clock.now();
         self.courier.metrics.webhooks(webhooks.iter().map(|webhook| webhook.status));
-        self.waits.retain(|id, _| webhooks.iter().any(|webhook| webhook.id == *id));
+        self.courier.metrics.webhook_lag(Duration::ZERO);
         let enabled = || webhooks.iter().filter(|webhook| webhook.status == WebhookStatus::Enabled);
+        // What is under way is waited for, whatever became of its webhook.
+        self.waits.retain(|id, waits| waits.turn.is_none() || enabled().any(|webhook| webhook.id == *id));
         if enabled().next().is_none() {
             return Ok(LONGEST);
         }
@@ -160,8 +169,13 @@ impl Rounds {
                 return Ok(Some(epoch));
             }
         }
+        // Somebody else has it, and every event wakes this server too: it is asked for only now and then.
+        if self.asked_at.is_some_and(|asked| now.since(asked) < LONGEST / 2) {
+            return Ok(None);
+        }
         let epoch = store.acquire(LEASE, &self.courier.holder, now, LEASE_LIFE).await?;
         self.held = epoch.map(|epoch| (epoch, now + LEASE_LIFE));
+        self.asked_at = epoch.is_none().then_some(now);
         Ok(epoch)
     }
 

@@ -116,7 +116,7 @@ impl TestServer {
             wake: Arc::new(|_| {}),
             secrets: Arc::new(AnySecrets),
             secret_standing: Arc::default(),
-            webhooks: Arc::new(HttpSender::new(AddressPolicy::of_trials()).unwrap()),
+            webhooks: Arc::new(HttpSender::new(AddressPolicy::of_trials())),
             prober: Arc::new(Answers),
             registry: registry.clone(),
             metrics: Arc::new(Metrics::default()),

@@ -146,7 +146,7 @@ impl Api {
             wake: Arc::new(move |job| wake.lock().unwrap().push(job)),
             secrets: secrets.clone(),
             secret_standing: standing.clone(),
-            webhooks: Arc::new(HttpSender::new(AddressPolicy::of_trials()).unwrap()),
+            webhooks: Arc::new(HttpSender::new(AddressPolicy::of_trials())),
             prober: Arc::new(TestProber),
             registry: Arc::new(Registry::new()),
             metrics: Arc::new(Metrics::default()),

@@ -54,7 +54,7 @@ fn courier(api: &Api) -> Courier {
     Courier {
         store: api.store.clone(),
         secrets: api.secrets.clone(),
-        sender: Arc::new(HttpSender::new(AddressPolicy::of_trials()).unwrap()),
+        sender: Arc::new(HttpSender::new(AddressPolicy::of_trials())),
         clock: api.clock.clone(),
         ids: api.ids.clone(),
         metrics: Arc::new(Metrics::default()),
@@ -319,7 +319,7 @@ async fn what_answers_only_from_inside_is_not_reached_by_address_or_by_name() {
     for (name, url) in [("by-name", receiver.url_by_name()), ("by-address", receiver.url())] {
         let hook = create(&api, name, &url, "secrets.*").await;
         happen(&api, 1).await;
-        let strict = Courier { sender: Arc::new(HttpSender::new(AddressPolicy::default()).unwrap()), ..courier(&api) };
+        let strict = Courier { sender: Arc::new(HttpSender::new(AddressPolicy::default())), ..courier(&api) };
         assert!(matches!(strict.turn(hook.id, lease(&api).await).await.unwrap(), Turn::Until(..)));
         let error = show(&api, name).await["last_error"].to_string();
         assert!(error.contains("is this host itself") && error.contains("webhooks.allow"), "{error}");
