@@ -1,11 +1,11 @@
 //! kill -9 of the real server, again and again, while machines onboard through a simulated region over HTTP: every
-//! machine becomes active, each is deployed once, and the audit's chain is whole.
+//! machine becomes active, each is deployed once, the audit's chain is whole, and a webhook gets every event in order.
 #![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lattice_agent::Pace;
@@ -85,6 +85,20 @@ impl Api {
     }
 }
 
+/// A receiver of events: the places that it got, in the order in which they came.
+async fn receiver() -> (String, Arc<Mutex<Vec<u64>>>) {
+    let got: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let kept = got.clone();
+    let router = axum::Router::new().fallback(async move |headers: axum::http::HeaderMap| {
+        let seq = headers["lattice-event-id"].to_str().unwrap().parse().unwrap();
+        kept.lock().unwrap().push(seq);
+    });
+    let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/hook", socket.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(socket, router).await });
+    (url, got)
+}
+
 fn free_port() -> SocketAddr {
     let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
     socket.local_addr().expect("it has an address")
@@ -110,7 +124,7 @@ async fn a_server_that_is_killed_again_and_again_onboards_every_machine_and_depl
     let data = folder.path().join("data");
     let text = format!(
         "[server]\ndata_dir = \"{}\"\nname = \"one\"\n[http]\nlisten = \"{api_at}\"\n[agents]\nlisten = \"{agents_at}\"\n\
-         address = \"https://{agents_at}\"\n[log]\nlevel = \"warn\"\nformat = \"text\"\n",
+         address = \"https://{agents_at}\"\n[webhooks]\nallow = [\"127.0.0.1\"]\n[log]\nlevel = \"warn\"\nformat = \"text\"\n",
         data.display()
     );
     std::fs::write(&config, text).expect("written");
@@ -131,6 +145,8 @@ async fn a_server_that_is_killed_again_and_again_onboards_every_machine_and_depl
     let api = Api { http: reqwest::Client::new(), base: format!("http://{}/api/v1/admin", server.api), token };
     until(deadline, "the server", async || api.active().await).await;
 
+    let (url, got) = receiver().await;
+    api.post("webhooks", &json!({"name": "mirror", "url": url, "events": ["*"]})).await;
     let provider = json!({"kind": "maas", "api_base_url": site.url, "pxe_iface": "ens19", "pxe_vlan_vid": 0,
         "node_pxe_iface": "eno8303", "deploy_ssh_port": SSH_PORT, "policy": {"poll_interval_ms": 250}});
     api.post("sites", &json!({"name": "dc1", "region_code": "r", "provider": provider})).await;
@@ -173,6 +189,17 @@ async fn a_server_that_is_killed_again_and_again_onboards_every_machine_and_depl
     assert_eq!(report.unknown_requests, []);
     let verdict = api.get("audit/verify").await.expect("it answers");
     assert_eq!(verdict["ok"], true, "{verdict}");
+    let last = until(deadline, "the feed", async || api.last_event().await).await;
+    let last_got = || got.lock().unwrap().last().copied();
+    until(deadline, "the last event", async || last_got().filter(|seq| *seq >= last)).await;
+    let mut seqs = got.lock().unwrap().clone();
+    // What was taken and not stored when the server died comes again, and nothing else does.
+    let came = seqs.len();
+    seqs.dedup();
+    assert!(came - seqs.len() <= kills as usize, "{} repeats after {kills} kills", came - seqs.len());
+    assert!(seqs.is_sorted_by(|a, b| a + 1 == *b), "in order and without gaps: {seqs:?}");
+    assert_eq!(seqs.len() as u64, seqs.last().unwrap() - seqs[0] + 1);
+    println!("webhook: {} events, {} twice, after {kills} kills", seqs.len(), came - seqs.len());
     server.kill();
     site.stop().await;
 }
