@@ -76,8 +76,15 @@ pub fn events_document() -> String {
         "asyncapi": "3.0.0",
         "info": {"title": "Lattice events", "version": env!("CARGO_PKG_VERSION"),
             "description": "What happened, in commit order, without gaps. Followed as server-sent events."},
-        "channels": {"events": {"address": "/api/v1/admin/events", "messages": references}},
-        "operations": {"follow": {"action": "send", "channel": {"$ref": "#/channels/events"}}},
+        "channels": {
+            "events": {"address": "/api/v1/admin/events", "messages": references},
+            "webhooks": {"address": null, "messages": references,
+                "description": "Posted to the address of each webhook that wants it, signed: docs/guides/webhooks.md."},
+        },
+        "operations": {
+            "follow": {"action": "send", "channel": {"$ref": "#/channels/events"}},
+            "deliver": {"action": "send", "channel": {"$ref": "#/channels/webhooks"}},
+        },
         "components": {"messages": messages, "schemas": components},
     }))
 }

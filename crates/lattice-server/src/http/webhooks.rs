@@ -22,6 +22,7 @@ use lattice_core::webhook::{GRACE, GRACE_MAX, PATTERNS_MAX, WEBHOOKS_MAX, Webhoo
 use lattice_providers::secret::SecretObject;
 use lattice_providers::webhook::Message;
 use lattice_store::{EventFilter, PAGE_MAX};
+use tracing::warn;
 
 use super::App;
 use super::extract::{Committed, MAX_REASON, NoBody, Query, Write, page_request};
@@ -309,9 +310,10 @@ pub async fn rotate(
     let change = changed(&after, Some(webhook.status), WebhookCause::KeyRotated);
     let answer = commit_key(&app, &write, after, vec![change]).await?;
     for path in dropped {
-        forget(&app, &path).await.map_err(|refused| {
-            refused.because(format!("the key is rotated, and no delivery is signed with {path} any more; delete it"))
-        })?;
+        // No delivery is signed with it any more; the new key must be shown, now or never.
+        if let Err(refused) = forget(&app, &path).await {
+            warn!(%path, why = refused.problem().detail, "a key that signs no more is left in the secret store");
+        }
     }
     Ok(Json(answer))
 }

@@ -95,14 +95,15 @@ impl Rounds {
         let webhooks = self.courier.store.webhooks().await?;
         let now = self.courier.clock.now();
         self.courier.metrics.webhooks(webhooks.iter().map(|webhook| webhook.status));
-        self.courier.metrics.webhook_lag(Duration::ZERO);
         let enabled = || webhooks.iter().filter(|webhook| webhook.status == WebhookStatus::Enabled);
         // What is under way is waited for, whatever became of its webhook.
         self.waits.retain(|id, waits| waits.turn.is_none() || enabled().any(|webhook| webhook.id == *id));
-        if enabled().next().is_none() {
+        let lease = if enabled().next().is_some() { self.lease(now).await? } else { None };
+        let Some(lease) = lease else {
+            // Nothing waits, or another server measures it.
+            self.courier.metrics.webhook_lag(Duration::ZERO);
             return Ok(LONGEST);
-        }
-        let Some(lease) = self.lease(now).await? else { return Ok(LONGEST) };
+        };
         enabled().for_each(|webhook| self.begin(webhook, lease, now, last));
         self.courier.metrics.webhook_lag(self.lag(now));
         Ok(self.next(now))
