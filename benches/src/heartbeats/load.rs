@@ -161,6 +161,7 @@ impl Session {
             allocations: 8,
             fingerprint: None,
             agent_version: "0.1.0".to_owned(),
+            ended: Vec::new(),
         };
         Ok(Self { stream, node, request, buffer: Vec::with_capacity(512) })
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lattice_api::agent::HeartbeatConfig;
 use lattice_api::error::Problem;
+use lattice_core::agent::task::SigningKey;
 use lattice_core::heartbeat::Registry;
 use lattice_core::ids::NodeId;
 use lattice_core::secret::Secret;
@@ -16,6 +17,7 @@ use lattice_server::agent_api::{
     Registration, Report, server_tls,
 };
 use lattice_server::clock::{SystemClock, SystemIds};
+use lattice_server::task_keys::TaskKeys;
 use serde::{Deserialize, Serialize};
 
 use super::identities::{EPOCH, ThrowawayCa, node};
@@ -74,7 +76,8 @@ pub fn serve() -> Result<(), Failure> {
         registry,
         events: Arc::new(Silent),
         authority,
-        task_signing_keys: Vec::new(),
+        task_keys: Arc::new(TaskKeys::new(SigningKey::from_seed(&Secret::new(vec![5; 32])).expect("32 bytes"))),
+        desk: Arc::default(),
         clock,
         ids,
         policy: AgentPolicy { heartbeat: HeartbeatConfig::default() },

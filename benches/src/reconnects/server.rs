@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use lattice_api::agent::HeartbeatConfig;
 use lattice_controllers::{Detector, Fleet};
+use lattice_core::agent::task::SigningKey;
 use lattice_core::heartbeat::Registry;
 use lattice_core::ids::JobId;
 use lattice_core::node::{Availability, Node, NodeState, Status};
@@ -18,6 +19,7 @@ use lattice_core::time::Clock;
 use lattice_server::agent_api::{AgentListener, AgentPolicy, AgentService, Limits, Parts, server_tls};
 use lattice_server::agents::{Agents, WakeJob};
 use lattice_server::clock::{SystemClock, SystemIds};
+use lattice_server::task_keys::TaskKeys;
 use lattice_store::{Store, StoreConfig};
 use serde::{Deserialize, Serialize};
 
@@ -88,7 +90,10 @@ async fn start(place: &Place, verdicts: Arc<AtomicU64>) -> Result<AgentListener,
     let detector = Detector::new(store.clone(), Arc::clone(&fleet), ids.clone());
     tokio::spawn(judge(detector, verdicts));
     let day = Duration::from_secs(86_400);
-    let events = Agents::new(store.reading_beside_commits(), fleet, ids.clone(), Arc::new(NoJobs), day);
+    let signer = SigningKey::from_seed(&Secret::new(vec![5; 32])).expect("32 bytes");
+    let task_keys = Arc::new(TaskKeys::new(signer));
+    let beside = store.reading_beside_commits();
+    let events = Agents::new(beside, fleet, ids.clone(), Arc::new(NoJobs), Arc::clone(&task_keys), day);
     let authority = Arc::new(place.ca.authority()?);
     let names = vec!["127.0.0.1".to_owned()];
     let tls = server_tls(Arc::clone(&authority), names, clock.clone(), ids.clone(), Secret::new(vec![7; 32]));
@@ -96,7 +101,8 @@ async fn start(place: &Place, verdicts: Arc<AtomicU64>) -> Result<AgentListener,
         registry,
         events: Arc::new(events),
         authority,
-        task_signing_keys: Vec::new(),
+        task_keys,
+        desk: Arc::default(),
         clock,
         ids,
         policy: AgentPolicy { heartbeat: HeartbeatConfig::default() },

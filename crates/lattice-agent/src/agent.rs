@@ -9,6 +9,7 @@ use lattice_api::agent::{
     RegisterRequest, RegisterResponse, RenewRequest, RenewResponse, heartbeat_path, register_path, renew_path,
 };
 use lattice_api::error::Problem;
+use lattice_core::agent::task::{Envelope, TaskKey};
 use lattice_core::explain::Code;
 use lattice_core::ids::SessionId;
 use lattice_core::node::HostFacts;
@@ -24,8 +25,9 @@ use crate::error::AgentError;
 use crate::host::{Host, fingerprint};
 use crate::identity::{Identity, certificate_request, enrolment_key, new_key};
 use crate::link::{CallError, Link, Target};
-use crate::state::AgentState;
 use crate::storage::Item;
+use crate::tasks::{self, Tasks};
+use crate::workloads::Workloads;
 
 /// Whatever a server asks for: no faster, so that a wrong setting does not burn a core of each host.
 const MIN_INTERVAL_MS: u64 = 10;
@@ -51,11 +53,14 @@ pub async fn run(
         agent = Agent::start(config, host, clock) => agent?,
         () = shutdown.cancelled() => return Ok(()),
     };
+    let (workloads, tasks) = (Arc::clone(&agent.workloads), Arc::clone(&agent.tasks));
     let ended = tokio::select! {
         ended = agent.live() => ended.map(|never| match never {}),
+        // Boxed: most of an agent's life nothing is to be done.
+        ended = Box::pin(tasks.run()) => ended.map(|never| match never {}).map_err(AgentError::from),
         () = shutdown.cancelled() => Ok(()),
     };
-    agent.save_state().await?;
+    workloads.save().await?;
     info!(node_id = %agent.config.bootstrap.node_id, "agent stopped");
     ended
 }
@@ -64,7 +69,8 @@ struct Agent {
     config: AgentConfig,
     host: Arc<dyn Host>,
     clock: Arc<dyn Clock>,
-    state: AgentState,
+    workloads: Arc<Workloads>,
+    tasks: Arc<Tasks>,
     facts: HostFacts,
     fingerprint: String,
     /// Whether the fingerprint was recomputed since a heartbeat that was answered.
@@ -120,10 +126,21 @@ impl Agent {
     async fn start(config: AgentConfig, host: Arc<dyn Host>, clock: Arc<dyn Clock>) -> Result<Self, AgentError> {
         let (node_id, now) = (config.bootstrap.node_id, clock.now());
         let boot_id = host.boot_id().await?;
-        let state = match AgentState::load(&config.storage).await? {
-            Some(state) => state.survivors(node_id, &boot_id, |pid, ticks| host.lives(pid, ticks)),
-            None => AgentState::empty(node_id, boot_id, now),
-        };
+        let (hands, storage) = (host.hands(), config.storage.clone());
+        let whose = (node_id, boot_id);
+        let workloads = Workloads::recover(whose, Arc::clone(&hands), storage.clone(), Arc::clone(&clock)).await?;
+        let workloads = Arc::new(workloads);
+        let tasks = Tasks::load(tasks::Parts {
+            node: node_id,
+            version: config.version.clone(),
+            pace: config.pace,
+            clock: Arc::clone(&clock),
+            host: Arc::clone(&host),
+            hands,
+            workloads: Arc::clone(&workloads),
+            storage,
+        })
+        .await?;
         let facts = host.facts().await;
         let fingerprint = fingerprint(&facts, &config.version);
         let mut agent = Self {
@@ -140,20 +157,15 @@ impl Agent {
             config,
             host,
             clock,
-            state,
+            workloads,
+            tasks: Arc::new(tasks),
             facts,
             fingerprint,
         };
-        agent.save_state().await?;
         if let Some(identity) = Identity::load(&agent.config.storage, &agent.config.bootstrap).await? {
             agent.take(identity);
         }
         Ok(agent)
-    }
-
-    async fn save_state(&mut self) -> Result<(), AgentError> {
-        self.state.written_at = self.clock.now();
-        Ok(self.state.save(&self.config.storage).await?)
     }
 
     async fn live(&mut self) -> Result<Infallible, AgentError> {
@@ -201,7 +213,7 @@ impl Agent {
             node_id: bootstrap.node_id,
             token: bootstrap.token.clone(),
             csr_pem: certificate_request(&key)?,
-            boot_id: self.state.boot_id.clone(),
+            boot_id: self.workloads.boot_id(),
             agent_version: self.config.version.clone(),
             facts: self.facts.clone(),
         };
@@ -230,6 +242,7 @@ impl Agent {
     }
 
     fn take(&mut self, identity: Identity) {
+        self.tasks.trust(&identity.issued.task_signing_keys, identity.issued.identity_epoch);
         self.renew_at = identity.renew_at(rand::random());
         self.identity = Some(identity);
     }
@@ -261,6 +274,7 @@ impl Agent {
         let target = Target::new(server, &identity.issued.ca_bundle_pem, Some(identity), Arc::clone(&self.clock))?;
         let (server, certificate_pem) = (server.clone(), certificate_pem.clone());
         self.way = Some(Way { server, certificate_pem, target: target.clone() });
+        self.tasks.reach(target.clone());
         Ok(target)
     }
 
@@ -292,16 +306,21 @@ impl Agent {
     /// Opens a session.
     async fn register(&mut self, link: &mut Link) -> Result<(), Trouble> {
         let request = RegisterRequest {
-            boot_id: self.state.boot_id.clone(),
+            boot_id: self.workloads.boot_id(),
             agent_version: self.config.version.clone(),
             facts: self.facts.clone(),
             fingerprint: self.fingerprint.clone(),
             health: self.host.health().await,
-            running: self.state.running(),
+            running: self.workloads.running(),
         };
         let path = register_path(self.config.bootstrap.node_id);
         let registered: RegisterResponse =
             link.call(&path, &request, self.config.pace.call_timeout).await.map_err(|error| self.judge(error))?;
+        if !registered.stop_first.is_empty() {
+            // A partition must never leave one allocation running twice: the server counts on them being gone.
+            self.workloads.disown(&registered.stop_first).await.map_err(|error| Trouble::Passing(error.to_string()))?;
+            return Ok(());
+        }
         info!(node_id = %self.config.bootstrap.node_id, "registered");
         self.session = Some(Session { id: registered.session, sequence: 0 });
         self.pace = registered.heartbeat;
@@ -312,18 +331,21 @@ impl Agent {
     /// Sends one heartbeat, in a session that is opened first if there is none.
     async fn beat(&mut self, link: &mut Link) -> Result<(), Trouble> {
         self.inspect().await;
+        self.workloads.sweep().await?;
         if self.session.is_none() {
             self.register(link).await?;
         }
+        // Something had to be stopped first: the next round registers again.
         let Some(session) = &mut self.session else { return Ok(()) };
         session.sequence += 1;
         let request = HeartbeatRequest {
             session: session.id,
             sequence: session.sequence,
             health: self.host.health().await,
-            allocations: self.state.allocations.len() as u32,
+            allocations: self.workloads.count(),
             fingerprint: self.fingerprint_is_news.then(|| self.fingerprint.clone()),
             agent_version: self.config.version.clone(),
+            ended: self.workloads.ended(),
         };
         let wait_ms = self.pace.wait_ms.min(MAX_WAIT_MS);
         let path = heartbeat_path(self.config.bootstrap.node_id, wait_ms);
@@ -335,7 +357,8 @@ impl Agent {
                 self.beat_at =
                     started + Duration::from_millis(answer.next_interval_ms.clamp(MIN_INTERVAL_MS, MAX_INTERVAL_MS));
                 self.holder = answer.holder;
-                Ok(())
+                self.workloads.told(&request.ended);
+                self.hear(answer.task_signing_keys, &answer.tasks).await
             }
             Err(CallError::Refused(problem)) if is_any(&problem, &[Code::SessionUnknown, Code::HeartbeatReplayed]) => {
                 let just_opened = request.sequence == 1;
@@ -350,6 +373,19 @@ impl Agent {
             }
             Err(error) => Err(self.judge(error)),
         }
+    }
+
+    /// Takes in who may sign tasks, then the tasks.
+    async fn hear(&mut self, keys: Vec<TaskKey>, tasks: &[Envelope]) -> Result<(), Trouble> {
+        if let Some(identity) =
+            self.identity.as_mut().filter(|one| !keys.is_empty() && one.issued.task_signing_keys != keys)
+        {
+            identity.issued.task_signing_keys = keys;
+            identity.save(&self.config.storage).await?;
+            self.tasks.trust(&identity.issued.task_signing_keys, identity.issued.identity_epoch);
+            info!(node_id = %identity.node_id, "keys that sign tasks changed");
+        }
+        Ok(self.tasks.take(tasks).await?)
     }
 
     /// Looks at the hardware again when it is time.

@@ -1,15 +1,26 @@
 //! The machine below the agent.
 
+mod cgroup;
+mod enter;
 mod fingerprint;
 mod linux;
 mod pci;
+mod process;
+mod wipe;
+mod workplace;
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use lattice_api::agent::HealthSummary;
 use lattice_core::node::HostFacts;
 
+use crate::hands::{Hands, NoHands};
+
+pub use enter::{enter, scrub_memory};
 pub use fingerprint::fingerprint;
 pub use linux::LinuxHost;
+pub use workplace::Workplace;
 
 /// The machine below the agent: the real one, or a simulated one.
 #[async_trait]
@@ -26,6 +37,8 @@ pub trait Host: Send + Sync {
     /// How it is now.
     async fn health(&self) -> HealthSummary;
 
-    /// Whether the process that had `pid` and started at `start_ticks` after boot still lives.
-    fn lives(&self, pid: u32, start_ticks: u64) -> bool;
+    /// What acts on it; the default can do nothing.
+    fn hands(&self) -> Arc<dyn Hands> {
+        Arc::new(NoHands)
+    }
 }

@@ -149,6 +149,7 @@ mod tests {
             ca_bundle_pem: "bundle".into(),
             not_before: T0,
             not_after: T0 + DAY,
+            identity_epoch: None,
             task_signing_keys: Vec::new(),
         };
         let bootstrap = bootstrap("one");

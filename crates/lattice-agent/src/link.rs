@@ -97,6 +97,13 @@ impl Target {
     }
 }
 
+impl Target {
+    /// Whether it is the same server, spoken to as the same identity: connections to it may be kept.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.authority == other.authority && Arc::ptr_eq(&self.tls, &other.tls)
+    }
+}
+
 fn client_tls(ca_pem: &str, identity: Option<&Identity>, clock: Arc<dyn Clock>) -> Result<ClientConfig, AgentError> {
     let tls = |error: rustls::Error| AgentError::Tls(error.to_string());
     let pem = |error: rustls_pki_types::pem::Error| AgentError::Tls(error.to_string());

@@ -7,7 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Parser, Subcommand};
 use lattice_agent::{
-    AgentConfig, AgentError, Install, Installed, Keeper, LinuxHost, Pace, Storage, VERSION, read_bootstrap, read_given,
+    AgentConfig, AgentError, Install, Installed, Keeper, LinuxHost, Pace, Storage, VERSION, Workplace, read_bootstrap,
+    read_given,
 };
 use lattice_core::time::{Clock, Timestamp};
 use tokio::signal::unix::{SignalKind, signal};
@@ -28,6 +29,16 @@ enum Command {
     Run(RunArguments),
     /// Put the bootstrap file in place and run as a service; the line of `lattice node create` ends with it.
     Install(InstallArguments),
+    /// Become the program of a workload, as standard input says; started by the agent itself.
+    #[command(hide = true)]
+    Enter,
+    /// Overwrite free memory and print how many bytes; started by the agent itself.
+    #[command(hide = true)]
+    ScrubMemory {
+        /// Memory left alone, in MiB.
+        #[arg(long, value_name = "MIB")]
+        reserve_mib: u64,
+    },
 }
 
 #[derive(Args)]
@@ -54,6 +65,12 @@ struct RunArguments {
     /// What runs, kept across restarts; default: agent-state.json in the state folder.
     #[arg(long, value_name = "FILE")]
     state_file: Option<PathBuf>,
+    /// Root of the unified cgroup hierarchy; default: where it is mounted.
+    #[arg(long, value_name = "FOLDER")]
+    cgroup_root: Option<PathBuf>,
+    /// Slice that holds the scopes of allocations.
+    #[arg(long, value_name = "NAME", default_value = "workload.slice")]
+    slice: String,
 }
 
 /// The one place of the agent that reads the system's clock.
@@ -73,6 +90,12 @@ fn main() -> ExitCode {
     let ended = match command {
         Command::Run(arguments) => run(arguments),
         Command::Install(arguments) => install(arguments),
+        // It never returns but to say that it could not begin; the agent was told on standard output.
+        Command::Enter => {
+            lattice_agent::enter();
+            return ExitCode::from(126);
+        }
+        Command::ScrubMemory { reserve_mib } => scrub(reserve_mib),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -84,6 +107,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: RunArguments) -> Result<(), AgentError> {
+    let workplace = Workplace { cgroup_root: arguments.cgroup_root, slice: arguments.slice, ..Workplace::default() };
     let config = AgentConfig {
         bootstrap: read_bootstrap(&arguments.bootstrap)?,
         version: VERSION.to_owned(),
@@ -103,8 +127,14 @@ fn run(arguments: RunArguments) -> Result<(), AgentError> {
             }
             stop.cancel();
         });
-        lattice_agent::run(config, Arc::new(LinuxHost::new()), Arc::new(SystemClock), shutdown).await
+        let host = LinuxHost::new().working_at(workplace);
+        lattice_agent::run(config, Arc::new(host), Arc::new(SystemClock), shutdown).await
     })
+}
+
+fn scrub(reserve_mib: u64) -> Result<(), AgentError> {
+    println!("{}", lattice_agent::scrub_memory(reserve_mib)?);
+    Ok(())
 }
 
 fn install(arguments: InstallArguments) -> Result<(), AgentError> {

@@ -16,6 +16,8 @@ pub enum Item {
     PendingKey,
     /// What runs. spec: S1 "Agent Restart and State Recovery"
     State,
+    /// Tasks: what was received, begun, done and reported.
+    Tasks,
 }
 
 /// Where it is kept.
@@ -123,7 +125,8 @@ impl Storage {
             (Self::Folder { state_file, .. }, Item::State) => state_file.clone(),
             (Self::Folder { folder, .. }, Item::Identity) => folder.join("identity.json"),
             (Self::Folder { folder, .. }, Item::PendingKey) => folder.join("pending-key.pem"),
-            (Self::Memory(_), Item::State | Item::Identity | Item::PendingKey) => PathBuf::new(),
+            (Self::Folder { folder, .. }, Item::Tasks) => folder.join("tasks.json"),
+            (Self::Memory(_), Item::State | Item::Identity | Item::PendingKey | Item::Tasks) => PathBuf::new(),
         }
     }
 }

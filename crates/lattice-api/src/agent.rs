@@ -3,7 +3,8 @@
 //! Readers ignore fields that they do not know, so that agents and servers of different versions understand each
 //! other during a rollout.
 
-use lattice_core::ids::{NodeId, SessionId};
+use lattice_core::agent::task::{Envelope, ExitStatus, Running, TaskKey};
+use lattice_core::ids::{AllocationId, NodeId, OwnershipEpoch, SessionId, TaskId};
 use lattice_core::node::HostFacts;
 use lattice_core::secret::Secret;
 use lattice_core::time::Timestamp;
@@ -47,6 +48,16 @@ pub fn register_path(node: NodeId) -> String {
 /// Path of heartbeats that may be parked for `wait_ms`.
 pub fn heartbeat_path(node: NodeId, wait_ms: u64) -> String {
     format!("/internal/v1/nodes/{node}/heartbeat?wait={wait_ms}ms")
+}
+
+/// Path of a wait for tasks of at most `wait_ms`.
+pub fn wait_path(node: NodeId, wait_ms: u64) -> String {
+    format!("/internal/v1/nodes/{node}/tasks/wait?wait={wait_ms}ms")
+}
+
+/// Path of reports about a task.
+pub fn report_path(node: NodeId, task: TaskId) -> String {
+    format!("/internal/v1/nodes/{node}/tasks/{task}/report")
 }
 
 /// What a new host gets to become a node: the content of `/etc/lattice/bootstrap.json`.
@@ -122,17 +133,11 @@ pub struct IssuedIdentity {
     pub not_before: Timestamp,
     /// Until when the certificate is valid.
     pub not_after: Timestamp,
+    /// Identity epoch that it stands for: tasks for another one are refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity_epoch: Option<u64>,
     /// Who may sign tasks; every other signature is refused.
-    pub task_signing_keys: Vec<TaskSigningKey>,
-}
-
-/// A key that signs tasks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct TaskSigningKey {
-    /// First 16 hex digits of the SHA-256 of the key.
-    pub key_id: String,
-    /// The ed25519 public key, 32 bytes in standard base64.
-    pub public_key: String,
+    pub task_signing_keys: Vec<TaskKey>,
 }
 
 /// How to send heartbeats.
@@ -172,16 +177,7 @@ pub struct RegisterRequest {
     pub health: HealthSummary,
     /// What still runs from before.
     #[serde(default)]
-    pub running: Vec<RunningAllocation>,
-}
-
-/// An allocation that runs on the host. spec: S1 "Agent Restart and State Recovery"
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct RunningAllocation {
-    /// Which one.
-    pub allocation: String,
-    /// Epoch of the ownership under which it was started.
-    pub ownership_epoch: u64,
+    pub running: Vec<Running>,
 }
 
 /// The session that was opened; the first heartbeat in it has sequence 1.
@@ -191,6 +187,10 @@ pub struct RegisterResponse {
     pub session: SessionId,
     /// How to send heartbeats.
     pub heartbeat: HeartbeatConfig,
+    /// What the node does not own any more: the agent ends it, and registers again. No session is open then.
+    /// design: 2-state-model "Re-registration"
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stop_first: Vec<Running>,
 }
 
 /// Sign of life: about 200 bytes, one per interval. spec: S1 "Heartbeat Protocol"
@@ -209,6 +209,21 @@ pub struct HeartbeatRequest {
     pub fingerprint: Option<String>,
     /// Version of the agent.
     pub agent_version: String,
+    /// Allocations that ended by themselves since the last heartbeat that was answered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ended: Vec<EndedAllocation>,
+}
+
+/// An allocation whose first process ended, and of which nothing runs any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct EndedAllocation {
+    /// Which one.
+    pub allocation: AllocationId,
+    /// Ownership under which it was started.
+    pub ownership_epoch: OwnershipEpoch,
+    /// How its first process ended; none: the agent was not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<ExitStatus>,
 }
 
 /// How a host is, in a few numbers. spec: S1 "Node health summary"
@@ -234,6 +249,28 @@ pub struct HeartbeatResponse {
     /// Address of the server that holds the site; absent when it is this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
+    /// Tasks of this node, signed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<Envelope>,
+    /// Who may sign tasks from now on: once on each connection, and when it changed. Taken in before the tasks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub task_signing_keys: Vec<TaskKey>,
+}
+
+/// Answer to a wait for tasks; without any, there is no body.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct WaitingTasks {
+    /// Tasks of this node, signed.
+    pub tasks: Vec<Envelope>,
+    /// Who may sign tasks.
+    pub task_signing_keys: Vec<TaskKey>,
+}
+
+/// Answer to a report about a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ReportTaken {
+    /// Whether it changed something; false: it was known.
+    pub changed: bool,
 }
 
 /// Writes a secret into the one body or file that is meant to carry it.
@@ -256,6 +293,7 @@ mod tests {
             allocations: 8,
             fingerprint: None,
             agent_version: "0.1.0".into(),
+            ended: Vec::new(),
         };
         let bytes = serde_json::to_vec(&heartbeat).unwrap();
         assert!((150..=220).contains(&bytes.len()), "{} bytes", bytes.len());
@@ -266,6 +304,8 @@ mod tests {
     fn fields_of_a_newer_version_are_ignored() {
         let answer: HeartbeatResponse =
             serde_json::from_str(r#"{"next_interval_ms":10000,"from_the_future":[1]}"#).unwrap();
-        assert_eq!(answer, HeartbeatResponse { next_interval_ms: 10_000, holder: None });
+        let plain =
+            HeartbeatResponse { next_interval_ms: 10_000, holder: None, tasks: vec![], task_signing_keys: vec![] };
+        assert_eq!(answer, plain);
     }
 }

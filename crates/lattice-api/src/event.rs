@@ -1,10 +1,11 @@
 //! Events: what happened, in commit order, without gaps. `GET /api/v1/admin/events`.
 
 use lattice_core::actor::Role;
+use lattice_core::agent::task::{TaskErrorCode, TaskKind, TaskOwner, TaskStatus};
 use lattice_core::batch::{BatchCause, BatchControl, BatchStatus, Children};
 use lattice_core::change::EventRow;
 use lattice_core::failure::FailureClass;
-use lattice_core::ids::{BatchId, EventSeq, JobId, NodeId, OverrideId, ProfileId, RoceId, SiteId};
+use lattice_core::ids::{AllocationId, BatchId, EventSeq, JobId, NodeId, OverrideId, ProfileId, RoceId, SiteId};
 use lattice_core::job::{JobKind, JobStatus, StageName};
 use lattice_core::node::{Availability, HoldKind, Status};
 use lattice_core::site::credentials::CredentialName;
@@ -275,4 +276,23 @@ pub struct BatchPayload {
     pub machines: u64,
     /// How many of them stand where.
     pub children: Children,
+}
+
+/// Payload of `task.issued`, `task.succeeded` … Never its input: arguments and variables are the user's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct TaskPayload {
+    /// Whose agent.
+    pub node: NodeId,
+    /// What it is to do.
+    pub kind: TaskKind,
+    /// Where it stands.
+    pub status: TaskStatus,
+    /// What it is done for.
+    pub owner: TaskOwner,
+    /// The allocation that it is about; null when about none.
+    pub allocation: Option<AllocationId>,
+    /// Why it was refused or not done; null when it was not.
+    pub error_code: Option<TaskErrorCode>,
+    /// From when on it is not begun any more.
+    pub expires_at: Timestamp,
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lattice_core::actor::{Actor, Role};
+use lattice_core::agent::task::SigningKey;
 use lattice_core::change::{Change, Commit};
 use lattice_core::credential::ApiToken;
 use lattice_core::heartbeat::Registry;
@@ -22,6 +23,7 @@ use lattice_server::auth::new_token;
 use lattice_server::clock::{SystemClock, SystemIds};
 use lattice_server::http::{HttpLimits, NewSecrets, Parts, ProbeFailed, Probed, SiteProber, router};
 use lattice_server::metrics::Metrics;
+use lattice_server::task_keys::TaskKeys;
 use lattice_store::{Store, StoreConfig};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -116,6 +118,7 @@ async fn serve(home: &std::path::Path) -> (String, String) {
         secret_standing: Arc::default(),
         prober: Arc::new(Answers),
         registry: Arc::new(Registry::new()),
+        task_keys: Arc::new(TaskKeys::new(SigningKey::from_seed(&Secret::new(vec![5; 32])).unwrap())),
         metrics: Arc::new(Metrics::default()),
         bootstrap_command: Arc::new(|node, token| Secret::new(format!("join {node} {}", token.expose()))),
         limits: HttpLimits::default(),

@@ -7,10 +7,12 @@ mod allocator;
 mod detector;
 mod fleet;
 mod secrets;
+mod tasks;
 mod tokens;
 
 pub use allocator::{Allocated, Allocator, Nonces};
 pub use detector::{Detector, Judged};
 pub use fleet::Fleet;
 pub use secrets::{SecretOutage, SecretWatch, Watched};
+pub use tasks::expire_tasks;
 pub use tokens::expire_bootstraps;

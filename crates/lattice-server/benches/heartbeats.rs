@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use lattice_agent::{AgentConfig, Host, Pace, Storage, VERSION};
 use lattice_api::agent::{Bootstrap, HealthSummary, HeartbeatConfig};
 use lattice_api::error::Problem;
+use lattice_core::agent::task::SigningKey;
 use lattice_core::heartbeat::Registry;
 use lattice_core::ids::{IdSource, NodeId, uuid_v7};
 use lattice_core::node::HostFacts;
@@ -26,6 +27,7 @@ use lattice_server::agent_api::{
     Registration, Report, server_tls,
 };
 use lattice_server::pki::{Authority, CaMaterial, CertificateSpan};
+use lattice_server::task_keys::TaskKeys;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 
@@ -80,9 +82,6 @@ impl Host for Machine {
     }
     async fn health(&self) -> HealthSummary {
         HealthSummary { gpu_count: 8, max_temperature_c: Some(61), ..HealthSummary::default() }
-    }
-    fn lives(&self, _: u32, _: u64) -> bool {
-        false
     }
 }
 
@@ -157,7 +156,8 @@ fn listen(
         registry: Arc::clone(registry),
         events: events.clone(),
         authority,
-        task_signing_keys: Vec::new(),
+        task_keys: Arc::new(TaskKeys::new(SigningKey::from_seed(&Secret::new(vec![5; 32])).expect("32 bytes"))),
+        desk: Arc::default(),
         clock: machine.clone(),
         ids: machine.clone(),
         policy: AgentPolicy { heartbeat: HeartbeatConfig { interval_ms, wait_ms: interval_ms * 9 / 10 } },

@@ -3,17 +3,20 @@
 //! Bare hyper on a thread of its own. [`AgentService`] answers, [`AgentEvents`] decides and commits, the registry of
 //! `lattice-core` judges each identity and heartbeat.
 
+mod desk;
 mod events;
 mod listener;
 mod refusal;
 mod request;
 mod service;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod tickets;
 mod tls;
 
-pub use events::{AgentEvents, Enrolment, Granted, IdentityRefusal, Registration, Report};
+pub use desk::TaskDesk;
+pub use events::{AgentEvents, Enrolment, Granted, Handed, IdentityRefusal, Registration, Report};
 pub use listener::{AgentListener, Limits, StartError};
 pub use service::{AgentPolicy, AgentService, Parts};
 pub use tls::{TlsError, server_tls};

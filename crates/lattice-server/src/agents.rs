@@ -1,14 +1,18 @@
 //! What agents bring about, decided by core and committed: the listener answers only after the commit.
 
+mod tasks;
+
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use http::StatusCode;
+use lattice_api::agent::EndedAllocation;
 use lattice_api::error::Problem;
 use lattice_controllers::Fleet;
 use lattice_core::actor::{Actor, Role};
+use lattice_core::agent::task::TaskReport;
 use lattice_core::change::{Change, NodeAction, Outcome, Resource};
 use lattice_core::command::Request;
 use lattice_core::command::agent::{self, Chained};
@@ -22,7 +26,8 @@ use lattice_core::time::Timestamp;
 use lattice_store::{HistoryEntry, PageRequest, Store, StoreError};
 use tracing::{info, warn};
 
-use crate::agent_api::{AgentEvents, Enrolment, Granted, IdentityRefusal, Registration, Report};
+use crate::agent_api::{AgentEvents, Enrolment, Granted, Handed, IdentityRefusal, Registration, Report};
+use crate::task_keys::TaskKeys;
 
 /// How often a decision is made anew when its row changed under it: a node's row has few writers.
 const TRIES: usize = 5;
@@ -45,6 +50,7 @@ pub struct Agents {
     fleet: Arc<Fleet>,
     ids: Arc<dyn IdSource>,
     jobs: Arc<dyn WakeJob>,
+    task_keys: Arc<TaskKeys>,
     certificate_life: Duration,
     refusals: Mutex<(Timestamp, u32)>,
 }
@@ -59,9 +65,10 @@ impl Agents {
         fleet: Arc<Fleet>,
         ids: Arc<dyn IdSource>,
         jobs: Arc<dyn WakeJob>,
+        task_keys: Arc<TaskKeys>,
         certificate_life: Duration,
     ) -> Self {
-        Self { store, fleet, ids, jobs, certificate_life, refusals: Mutex::new((Timestamp::default(), 0)) }
+        Self { store, fleet, ids, jobs, task_keys, certificate_life, refusals: Mutex::new((Timestamp::default(), 0)) }
     }
 
     fn request(&self, node: NodeId, now: Timestamp) -> Request<'_> {
@@ -241,6 +248,18 @@ impl AgentEvents for Agents {
         };
         self.decide(node, report.at, |request, node| Ok(agent::heard(request, node, &beat))).await?;
         Ok(())
+    }
+
+    async fn tasks(&self, node: NodeId, at: Timestamp) -> Result<Handed, Problem> {
+        self.hand_over(node, at).await
+    }
+
+    async fn task_reported(&self, node: NodeId, report: TaskReport, at: Timestamp) -> Result<bool, Problem> {
+        self.take_report(node, &report, at).await
+    }
+
+    async fn allocations_ended(&self, node: NodeId, ended: Vec<EndedAllocation>, at: Timestamp) -> Result<(), Problem> {
+        self.note_ended(node, &ended, at).await
     }
 
     async fn was_deleted(&self, node: NodeId) -> bool {

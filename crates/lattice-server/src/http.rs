@@ -56,6 +56,7 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::{Rate, RateLimiter};
 use crate::metrics::Metrics;
 use crate::secrets::SecretStanding;
+use crate::task_keys::TaskKeys;
 
 /// What handlers work with; put together by the wiring, or by a test.
 pub struct Parts {
@@ -79,6 +80,8 @@ pub struct Parts {
     pub prober: Arc<dyn SiteProber>,
     /// Who was heard when.
     pub registry: Arc<Registry>,
+    /// Who signs tasks.
+    pub task_keys: Arc<TaskKeys>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// The line that makes a host the node, from its id and one-time token.

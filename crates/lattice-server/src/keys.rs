@@ -12,7 +12,8 @@ use lattice_providers::secret::{SecretError, SecretObject, SecretPath, SecretSto
 
 use lattice_store::Store;
 
-use crate::pki::{Authority, CaMaterial, CertificateSpan, PkiError, TaskSigner};
+use crate::pki::{Authority, CaMaterial, CertificateSpan, PkiError};
+use crate::task_keys::TaskKeys;
 use crate::wiring::StartError;
 
 /// Life of the authority's certificate: ten years, far beyond any node's.
@@ -24,8 +25,8 @@ const CLOCK_SKEW: Duration = Duration::from_secs(86_400);
 pub struct Keys {
     /// Signs certificates of nodes.
     pub authority: Authority,
-    /// Signs tasks.
-    pub signer: TaskSigner,
+    /// Sign tasks.
+    pub task_keys: TaskKeys,
     /// What the keys of session tickets are made from.
     pub ticket_seed: Secret<Vec<u8>>,
 }
@@ -89,7 +90,7 @@ impl Keys {
         let serial: [u8; 16] = serial.try_into().expect("80 bytes split at 16");
         Ok(Self {
             authority: authority(secrets, now, serial).await?,
-            signer: signer(secrets, signer_seed).await?,
+            task_keys: TaskKeys::load_or_create(secrets, signer_seed).await?,
             ticket_seed: seed(secrets, "lattice/session-tickets", ticket_seed).await?,
         })
     }
@@ -115,11 +116,6 @@ async fn authority(secrets: &dyn SecretStore, now: Timestamp, serial: [u8; 16]) 
         Err(error) => return Err(error.into()),
     };
     Ok(Authority::open(&material)?)
-}
-
-async fn signer(secrets: &dyn SecretStore, fresh: &[u8]) -> Result<TaskSigner, KeysError> {
-    const PATH: &str = "lattice/task-signing";
-    TaskSigner::from_seed(&seed(secrets, PATH, fresh).await?).ok_or(KeysError::Seed { path: PATH })
 }
 
 /// The 32 bytes at `path`; the first time these are `fresh`.

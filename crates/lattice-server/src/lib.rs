@@ -18,6 +18,8 @@ pub mod pki;
 mod prober;
 pub mod secrets;
 pub mod sse;
+pub mod task_keys;
+mod task_loop;
 pub mod ui;
 pub mod webhooks;
 pub mod wiring;

@@ -8,6 +8,7 @@ use lattice_core::job::JobStatus;
 use lattice_core::node::NodeState;
 use lattice_core::site::Site;
 use lattice_core::webhook::WebhookStatus;
+use lattice_store::TaskCount;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -62,6 +63,20 @@ pub struct CauseLabels {
     cause: String,
 }
 
+/// Tasks of agents: their kind, and what happened to them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct TaskLabels {
+    kind: String,
+    event: String,
+}
+
+/// Tasks of agents: their kind and status.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct OpenTaskLabels {
+    kind: String,
+    status: String,
+}
+
 /// What was asked of the secret store, and what came of it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct SecretLabels {
@@ -113,6 +128,8 @@ pub struct Metrics {
     heartbeats: Counter,
     transitions: Family<CauseLabels, Counter>,
     wipe_failures: Counter,
+    tasks: Family<TaskLabels, Counter>,
+    open_tasks: Family<OpenTaskLabels, Gauge>,
     secret_requests: Family<SecretLabels, Counter>,
     secret_seconds: Family<DeedLabels, Histogram>,
     secret_store_up: Gauge,
@@ -139,6 +156,8 @@ impl Default for Metrics {
             heartbeats: Counter::default(),
             transitions: Family::default(),
             wipe_failures: Counter::default(),
+            tasks: Family::default(),
+            open_tasks: Family::default(),
             secret_requests: Family::default(),
             secret_seconds: Family::new_with_constructor(|| Histogram::new(REQUEST_SECONDS)),
             secret_store_up: Gauge::default(),
@@ -169,6 +188,8 @@ impl Default for Metrics {
             metrics.transitions.clone(),
         );
         registry.register("lattice_sensitive_wipe_failure", "Secure wipes that failed", metrics.wipe_failures.clone());
+        registry.register("lattice_tasks", "What happened to tasks of agents", metrics.tasks.clone());
+        registry.register("lattice_open_tasks", "Tasks of agents that are not over", metrics.open_tasks.clone());
         registry.register(
             "lattice_secret_requests",
             "Reads and writes of the secret store, by what came of them",
@@ -224,6 +245,20 @@ impl Metrics {
             "Age of the oldest event that an enabled webhook did not take",
             self.webhook_lag.clone(),
         );
+    }
+
+    /// Something happened to a task.
+    pub fn task(&self, kind: &str, event: &str) {
+        self.tasks.get_or_create(&TaskLabels { kind: kind.to_owned(), event: event.to_owned() }).inc();
+    }
+
+    /// Tasks that are not over, as the store counts them.
+    pub fn observe_tasks(&self, counts: &[TaskCount]) {
+        self.open_tasks.clear();
+        for one in counts {
+            let labels = OpenTaskLabels { kind: one.kind.to_string(), status: one.status.to_string() };
+            self.open_tasks.get_or_create(&labels).set(i64::try_from(one.count).unwrap_or(i64::MAX));
+        }
     }
 
     /// Counts an answered request.

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 
 use lattice_api::event::{
     ApiTokenPayload, BatchPayload, EnrollmentTokenPayload, Event, JobPayload, NodePayload, NotePayload,
-    PowerOverridePayload, ProfilePayload, RocePayload, SiteCredentialPayload, SitePayload, SkuPayload, WebhookPayload,
+    PowerOverridePayload, ProfilePayload, RocePayload, SiteCredentialPayload, SitePayload, SkuPayload, TaskPayload,
+    WebhookPayload,
 };
+use lattice_core::agent::task::TaskCause;
 use lattice_core::batch::BatchCause;
 use lattice_core::change::NodeAction;
 use lattice_core::webhook::WebhookCause;
@@ -125,6 +127,8 @@ fn shape_of(name: &str) -> Option<Shape> {
     Some(match name.split('.').collect::<Vec<_>>().as_slice() {
         ["node", _] => Shape::of::<NodePayload>(),
         ["job", "changed"] | ["node", _, _] => Shape::of::<JobPayload>(),
+        ["task", _] => Shape::of::<TaskPayload>(),
+        ["task_signing", _] | ["allocation", "ended"] => Shape::of::<NotePayload>(),
         ["onboarding", "batch", _] => Shape::of::<BatchPayload>(),
         ["site", "created" | "updated" | "removed"] => Shape::of::<SitePayload>(),
         ["site", "credential_set" | "credential_validated" | "credential_refused"] => {
@@ -163,10 +167,19 @@ pub fn event_names() -> Vec<(String, String)> {
         let about = "a webhook reached that point; the payload has its host, its events, its status and the reason";
         names.push((format!("webhook.{cause}"), about.to_owned()));
     }
+    for cause in TaskCause::VARIANTS {
+        let about = "that happened to a task of an agent; the payload has its kind, status and error code".to_owned();
+        names.push((format!("task.{cause}"), about));
+    }
     let rows = [
         ("webhook.removed", "a webhook was removed"),
         ("webhook.tested", "an operator had an event of its own posted to a webhook; the payload says what came back"),
         ("webhook.test", "posted to a webhook by that test alone: its place is 0, and it is in no feed"),
+        (
+            "task_signing.rotated",
+            "tasks are signed by a new key; agents trust the one before until its last task is over",
+        ),
+        ("allocation.ended", "an allocation ended by itself on its host; the payload says how"),
         ("job.changed", "a job changed; the payload has its status, stage, attempt and failure"),
         (
             "job.settings_renewed",

@@ -39,8 +39,11 @@ use crate::https::{self, HttpsListener};
 use crate::keys::{self, Keys, KeysError};
 use crate::live_work::RegistryWork;
 use crate::metrics::Metrics;
+use crate::pki::Authority;
 use crate::prober::Prober;
 use crate::secrets;
+use crate::task_keys::TaskKeys;
+use crate::task_loop::TaskLoop;
 use crate::webhooks::{self, Courier};
 
 /// Events taken from the feed at once.
@@ -215,7 +218,7 @@ impl Server {
         let secrets = secrets::open(&options, &clock, &metrics)?;
         keys::not_lost(&store, &*secrets).await?;
         let keys = Keys::load_or_create(&*secrets, clock.now(), rand::random()).await?;
-        let authority = Arc::new(keys.authority);
+        let (authority, task_keys) = (Arc::new(keys.authority), Arc::new(keys.task_keys));
         let registry = Arc::new(Registry::new());
         let fleet = Arc::new(Fleet::new(store.clone(), Arc::clone(&registry)));
         ensure_local_site(&store, &*clock, &*ids).await?;
@@ -228,24 +231,20 @@ impl Server {
             agent_socket.local_addr().map_err(|source| StartError::Listen { address: options.agent_listen, source })?;
         let agent_url = options.agent_url.clone().unwrap_or_else(|| format!("https://{agent_address}"));
         let agent = AgentSource::find(&options, &agent_url).await?;
-        let bootstrap = BootstrapConfig {
-            server: agent_url,
-            ca_pem: authority.bundle_pem().to_owned(),
-            agent_url: agent.url,
-            agent_sha256: agent.sha256,
-            task_keys_pem: keys.signer.public().public_key,
-        };
+        let bootstrap = bootstrap_config(agent_url, &agent, &authority, &task_keys);
         let tools = tools(&options, &store, &secrets, &registry, &clock, &ids, bootstrap.clone());
         let providers = Arc::clone(&tools.providers);
         let driver = EmbeddedDriver::start(Runner::new(Arc::new(tools)), DriverLimits::default());
         let wake = Arc::new(Wake(driver.waker()));
-        let beside = store.reading_beside_commits();
-        let agents = Agents::new(beside, fleet.clone(), ids.clone(), wake.clone(), options.certificate_life);
+        let (beside, life) = (store.reading_beside_commits(), options.certificate_life);
+        let agents = Agents::new(beside, fleet.clone(), ids.clone(), wake.clone(), task_keys.clone(), life);
+        let task_loop = TaskLoop::new(&store, &secrets, &task_keys, &metrics, &ids);
         let service = AgentService::new(Parts {
             registry: Arc::clone(&registry),
             events: Arc::new(agents),
             authority: Arc::clone(&authority),
-            task_signing_keys: vec![keys.signer.public()],
+            task_keys: Arc::clone(&task_keys),
+            desk: task_loop.desk(),
             clock: Arc::clone(&clock),
             ids: Arc::clone(&ids),
             policy: options.agent_policy.clone(),
@@ -255,7 +254,8 @@ impl Server {
         let tls = server_tls(authority, names, clock.clone(), ids.clone(), keys.ticket_seed)?;
         let listener = AgentListener::start(agent_socket, Arc::new(service), tls, options.agent_limits)?;
 
-        let loops = Loops { store: store.clone(), fleet, clock: clock.clone(), ids: ids.clone() };
+        let task_loop = task_loop.start(&clock, &tasks, &stop).await?;
+        let loops = Loops { store: store.clone(), fleet, clock: clock.clone(), ids: ids.clone(), tasks: task_loop };
         loops.spawn(&tasks, &stop, options.detector_interval, &metrics);
         let parts = http::Parts {
             webhooks: Arc::new(HttpSender::new(options.webhooks.clone())),
@@ -268,6 +268,7 @@ impl Server {
             prober: Arc::new(Prober::new(Arc::clone(&secrets), Arc::clone(&clock), Arc::clone(&ids), providers)),
             secrets,
             registry,
+            task_keys,
             metrics: Arc::clone(&metrics),
             bootstrap_command: Arc::new(move |node, token| manual_command(&bootstrap, node, token)),
             limits: options.http_limits,
@@ -396,6 +397,17 @@ fn tools(
     }
 }
 
+/// How hosts find this server and what they trust.
+fn bootstrap_config(server: String, agent: &AgentSource, authority: &Authority, keys: &TaskKeys) -> BootstrapConfig {
+    BootstrapConfig {
+        server,
+        ca_pem: authority.bundle_pem().to_owned(),
+        agent_url: agent.url.clone(),
+        agent_sha256: agent.sha256.clone(),
+        task_keys_pem: keys.public().remove(0).public_key,
+    }
+}
+
 async fn serve_api(
     address: SocketAddr,
     tls: Option<&Tls>,
@@ -432,6 +444,7 @@ struct Loops {
     fleet: Arc<Fleet>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
+    tasks: Arc<TaskLoop>,
 }
 
 impl Loops {
@@ -483,6 +496,7 @@ impl Loops {
 
     async fn take_in(&self, seen: EventSeq) -> Result<EventSeq, lattice_store::StoreError> {
         let events = self.store.events(seen, &EventFilter::default(), FEED_PAGE).await?;
+        self.tasks.take_in(&events).await;
         self.fleet.take_in(&events, self.clock.now()).await?;
         Ok(events.last().map_or(seen, |event| event.seq))
     }

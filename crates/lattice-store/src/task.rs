@@ -155,15 +155,21 @@ impl Store {
         self.fetch(query, |r| Ok(NodeId::new(r.id()?))).await
     }
 
-    /// Nodes with a task that was handed over at `before` or earlier and not begun; at most [`PAGE_MAX`].
+    /// Nodes with a task that waits since `before` or longer: not handed over, or handed over and not begun. At most
+    /// [`PAGE_MAX`] after one of them, in their order.
     ///
     /// # Errors
     /// The database fails.
-    pub async fn nodes_to_remind(&self, before: Timestamp) -> Result<Vec<NodeId>, StoreError> {
-        const LATE: &str = "SELECT DISTINCT node FROM tasks \
-            WHERE finished_at IS NULL AND status = 'delivered' AND delivered_at <= ?1 LIMIT ?2";
-        let params = vec![Value::time(before), Value::count(PAGE_MAX as u64)];
-        self.fetch(Query::new(LATE, params), |r| Ok(NodeId::new(r.id()?))).await
+    pub async fn nodes_to_remind(&self, before: Timestamp, after: Option<NodeId>) -> Result<Vec<NodeId>, StoreError> {
+        let mut conditions = Conditions::default();
+        conditions.add("finished_at IS NULL", []);
+        conditions.one_of("status", [TaskStatus::Pending, TaskStatus::Delivered].map(Value::name));
+        conditions.add("updated_at <= ?", [Value::time(before)]);
+        if let Some(after) = after {
+            conditions.add("node > ?", [Value::Id(after.uuid())]);
+        }
+        let query = conditions.query("SELECT DISTINCT node FROM tasks", "ORDER BY node", PAGE_MAX);
+        self.fetch(query, |r| Ok(NodeId::new(r.id()?))).await
     }
 
     /// Tasks whose time is over at `now`, the longest overdue first; at most [`PAGE_MAX`].

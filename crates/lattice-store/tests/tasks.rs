@@ -118,10 +118,11 @@ on_each_backend! {
         assert_eq!(store.nodes_with_tasks(None).await.unwrap(), both);
         assert_eq!(store.nodes_with_tasks(Some(both[0])).await.unwrap(), [both[1]]);
         assert_eq!(store.last_task_deadline().await.unwrap(), Some(at(302)));
-        assert_eq!(store.nodes_to_remind(at(999)).await.unwrap(), []);
+        assert_eq!(store.nodes_to_remind(at(1), None).await.unwrap(), [node.id], "both were forgotten");
         let sent = put(&store, task::delivered(&request(at(5)), &tasks[0]).unwrap(), at(5)).await;
-        assert_eq!(store.nodes_to_remind(at(4)).await.unwrap(), []);
-        assert_eq!(store.nodes_to_remind(at(5)).await.unwrap(), [node.id]);
+        assert_eq!(store.nodes_to_remind(at(0), None).await.unwrap(), []);
+        assert_eq!(store.nodes_to_remind(at(5), None).await.unwrap(), both);
+        assert_eq!(store.nodes_to_remind(at(5), Some(both[0])).await.unwrap(), [both[1]]);
         let report = TaskReport { task: sent.id, at: at(6), progress: Progress::Running };
         let running = put(&store, task::reported(&request(at(6)), &sent, &report).unwrap().unwrap(), at(6)).await;
         let no = Progress::failed(TaskErrorCode::EffectFailed, "no");

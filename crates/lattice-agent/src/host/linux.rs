@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,6 +13,8 @@ use lattice_core::node::row::{DiskFact, NicFact};
 
 use super::Host;
 use super::pci::{self, PciGpu};
+use super::workplace::{LinuxHands, Workplace};
+use crate::hands::Hands;
 
 /// A driver that hangs must not hang the heartbeat.
 const SENSOR_TIMEOUT: Duration = Duration::from_secs(5);
@@ -25,6 +28,7 @@ const SECTOR_BYTES: u64 = 512;
 #[derive(Debug, Clone)]
 pub struct LinuxHost {
     root: PathBuf,
+    workplace: Workplace,
 }
 
 impl LinuxHost {
@@ -35,7 +39,13 @@ impl LinuxHost {
 
     /// The machine whose /proc, /sys and /etc are below `root`.
     pub fn at(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self { root: root.into(), workplace: Workplace::default() }
+    }
+
+    /// The same machine, with its workloads elsewhere.
+    #[must_use]
+    pub fn working_at(self, workplace: Workplace) -> Self {
+        Self { workplace, ..self }
     }
 
     fn read(&self, path: &str) -> Option<String> {
@@ -144,13 +154,8 @@ impl Host for LinuxHost {
         }
     }
 
-    fn lives(&self, pid: u32, start_ticks: u64) -> bool {
-        let stat = self.read(&format!("proc/{pid}/stat")).unwrap_or_default();
-        // The name, in parentheses, may hold anything; field 22 counted from the start is the 20th after it.
-        let rest = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
-        let mut fields = rest.split_ascii_whitespace();
-        let zombie = matches!(fields.next(), Some("Z" | "X") | None);
-        !zombie && fields.nth(18).and_then(|ticks| ticks.parse::<u64>().ok()) == Some(start_ticks)
+    fn hands(&self) -> Arc<dyn Hands> {
+        Arc::new(LinuxHands::new(self.root.clone(), &self.workplace))
     }
 }
 
@@ -237,8 +242,6 @@ mod tests {
             ("sys/block/sda/size", "1000\n"),
             ("sys/block/sda/removable", "1\n"),
             ("sys/block/loop0/size", "8\n"),
-            ("proc/42/stat", "42 (a) b) S 1 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 777 0 0\n"),
-            ("proc/43/stat", "43 (gone) Z 1 43 43 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 777 0 0\n"),
         ];
         for (path, text) in files {
             let path = root.path().join(path);
@@ -277,15 +280,6 @@ mod tests {
         let (_root, host) = machine();
         let health = host.health().await;
         assert_eq!((health.gpu_count, health.max_temperature_c, health.ecc_uncorrected), (2, Some(61), 3));
-    }
-
-    #[test]
-    fn a_process_is_told_from_a_later_one_with_its_pid() {
-        let (_root, host) = machine();
-        assert!(host.lives(42, 777));
-        assert!(!host.lives(42, 778), "the pid was used again");
-        assert!(!host.lives(43, 777), "a zombie has ended");
-        assert!(!host.lives(44, 777));
     }
 
     #[tokio::test]

@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lattice_api::agent::{HealthSummary, RegisterRequest};
+use http::StatusCode;
+use lattice_api::agent::{EndedAllocation, HealthSummary, RegisterRequest};
 use lattice_api::error::Problem;
+use lattice_core::agent::task::{Envelope, Running, TaskReport};
 use lattice_core::explain::Code;
 use lattice_core::ids::{NodeId, SessionId};
 use lattice_core::node::HostFacts;
@@ -39,6 +41,44 @@ pub trait AgentEvents: Send + Sync {
     /// # Errors
     /// The refusal that the agent gets; no session opens.
     async fn register(&self, registration: Registration) -> Result<(), Problem>;
+
+    /// Which of what runs on a host its node does not own any more: an agent ends that before it may register.
+    /// design: 2-state-model "Re-registration"
+    ///
+    /// # Errors
+    /// The refusal that the agent gets; no session opens.
+    async fn disowned(&self, node: NodeId, running: &[Running]) -> Result<Vec<Running>, Problem> {
+        let _ = (node, running);
+        Ok(Vec::new())
+    }
+
+    /// Allocations ended by themselves on a host. Said again until this returned without an error.
+    ///
+    /// # Errors
+    /// The refusal that the agent gets.
+    async fn allocations_ended(&self, node: NodeId, ended: Vec<EndedAllocation>, at: Timestamp) -> Result<(), Problem> {
+        let _ = (node, ended, at);
+        Ok(())
+    }
+
+    /// Tasks to be handed to the agent of `node`, noted as handed over and signed.
+    ///
+    /// # Errors
+    /// They cannot be read or noted; nothing is handed over then.
+    async fn tasks(&self, node: NodeId, at: Timestamp) -> Result<Handed, Problem> {
+        let _ = (node, at);
+        Ok(Handed::default())
+    }
+
+    /// A report about a task of `node`; whether it changed something.
+    ///
+    /// # Errors
+    /// The refusal that the agent gets: no such task of this node, it is over with another report, or not proven.
+    async fn task_reported(&self, node: NodeId, report: TaskReport, at: Timestamp) -> Result<bool, Problem> {
+        let _ = at;
+        let detail = format!("node {node} has no task {}", report.task);
+        Err(Problem::new(StatusCode::NOT_FOUND, Code::NotFound, detail))
+    }
 
     /// A heartbeat that says something new. The others do not come here.
     ///
@@ -75,6 +115,15 @@ pub struct Enrolment {
     pub peer: SocketAddr,
     /// When it arrived.
     pub at: Timestamp,
+}
+
+/// Tasks on their way to an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Handed {
+    /// Signed.
+    pub envelopes: Vec<Envelope>,
+    /// Whether others wait that did not fit.
+    pub more: bool,
 }
 
 /// What to write into a certificate.

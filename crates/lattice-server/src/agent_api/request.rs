@@ -8,7 +8,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use lattice_api::agent::{AGENT_BINARY_PATH, ENROLL_PATH, MAX_BODY_BYTES, MAX_TEXT_BYTES, MAX_WAIT_MS};
 use lattice_api::error::{PROBLEM_JSON, Problem};
-use lattice_core::ids::NodeId;
+use lattice_core::ids::{NodeId, TaskId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -25,6 +25,7 @@ pub(super) enum Route {
     Register(NodeId),
     Heartbeat(NodeId, Duration),
     WaitForTasks(NodeId, Duration),
+    ReportTask(NodeId, TaskId),
     /// A new host fetches the agent itself.
     AgentBinary,
 }
@@ -47,7 +48,13 @@ impl Route {
                 "register" => (Self::Register(node()?), Method::POST),
                 "heartbeat" => (Self::Heartbeat(node()?, wait()?), Method::POST),
                 "tasks/wait" => (Self::WaitForTasks(node()?, wait()?), Method::GET),
-                _ => return Err(Refusal::NotFound),
+                other => match other.strip_prefix("tasks/").and_then(|rest| rest.strip_suffix("/report")) {
+                    Some(task) => {
+                        let task = task.parse::<TaskId>().map_err(|invalid| Refusal::malformed(invalid.to_string()))?;
+                        (Self::ReportTask(node()?, task), Method::POST)
+                    }
+                    None => return Err(Refusal::NotFound),
+                },
             }
         };
         if request.method() == expected {
@@ -172,7 +179,12 @@ mod tests {
         }
         assert_eq!(route(Method::GET, AGENT_BINARY_PATH), Ok(Route::AgentBinary));
         assert_eq!(route(Method::GET, &path("tasks/wait?wait=1s")), Ok(Route::WaitForTasks(node, secs(1))));
+        let task: TaskId = NODE.parse().unwrap();
+        let report = path(&format!("tasks/{NODE}/report"));
+        assert_eq!(route(Method::POST, &report), Ok(Route::ReportTask(node, task)));
         for (method, path, why) in [
+            (Method::GET, report, "GET is not supported"),
+            (Method::POST, path("tasks/first/report"), "not a task id"),
             (Method::GET, path("heartbeat"), "GET is not supported"),
             (Method::POST, path("heartbeat?wait=soon"), "not a duration"),
             (Method::POST, path("heartbeat?wait=99999999999999999999s"), "not a duration"),

@@ -10,7 +10,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use lattice_api::agent::{
     EnrollRequest, EnrollResponse, HealthSummary, HeartbeatConfig, HeartbeatRequest, HeartbeatResponse, IssuedIdentity,
-    RegisterRequest, RegisterResponse, RenewRequest, RenewResponse, TaskSigningKey,
+    RegisterRequest, RegisterResponse, RenewRequest, RenewResponse,
 };
 use lattice_core::explain::Code;
 use lattice_core::heartbeat::{Beat, Handle, Heard, Refused, Registry, Vitals};
@@ -19,10 +19,12 @@ use lattice_core::time::{Clock, Timestamp};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use super::desk::{Bell, TaskDesk};
 use super::events::{AgentEvents, Enrolment, Granted, IdentityRefusal, Registration, Report};
 use super::refusal::Refusal;
-use super::request::{Route, bytes, check_text, json, no_content, problem, read_json};
+use super::request::{Route, bytes, check_text, json, problem, read_json};
 use crate::pki::{Authority, CertificateSpan, IdentityError, NodeIdentity, NodeRequest};
+use crate::task_keys::TaskKeys;
 
 /// Certificates are valid from this long before they are signed: hosts fresh from the factory have slow clocks.
 const CLOCK_SKEW: Duration = Duration::from_secs(300);
@@ -35,8 +37,10 @@ pub struct Parts {
     pub events: Arc<dyn AgentEvents>,
     /// Signs certificates.
     pub authority: Arc<Authority>,
-    /// Public keys of those who sign tasks.
-    pub task_signing_keys: Vec<TaskSigningKey>,
+    /// Who signs tasks.
+    pub task_keys: Arc<TaskKeys>,
+    /// Where tasks wait for their agents.
+    pub desk: Arc<TaskDesk>,
     /// The present time.
     pub clock: Arc<dyn Clock>,
     /// Serials, sessions, correlation ids.
@@ -54,7 +58,7 @@ pub struct AgentPolicy {
 
 /// The agent API, transport aside.
 pub struct AgentService {
-    parts: Parts,
+    pub(super) parts: Parts,
     agent_binary: Option<Bytes>,
     draining: CancellationToken,
 }
@@ -64,6 +68,7 @@ pub(super) struct Connection {
     peer: SocketAddr,
     identity: Result<Option<NodeIdentity>, IdentityError>,
     handle: OnceLock<Handle>,
+    bell: OnceLock<Arc<Bell>>,
 }
 
 /// A request whose sender is the node in its path.
@@ -77,7 +82,17 @@ struct Caller<'a> {
 impl Connection {
     /// From the peer's address and the certificate that the handshake checked, if it showed one.
     pub(super) fn new(peer: SocketAddr, certificate: Option<&[u8]>) -> Self {
-        Self { peer, identity: certificate.map(NodeIdentity::read).transpose(), handle: OnceLock::new() }
+        Self {
+            peer,
+            identity: certificate.map(NodeIdentity::read).transpose(),
+            handle: OnceLock::new(),
+            bell: OnceLock::new(),
+        }
+    }
+
+    /// Rings when a task of its node waits; hung by the first request over it that may wait.
+    fn bell(&self, desk: &TaskDesk, node: NodeId) -> &Arc<Bell> {
+        self.bell.get_or_init(|| desk.attach(node))
     }
 
     /// Until when its certificate is valid; `None` without one.
@@ -135,12 +150,15 @@ impl AgentService {
             }
             Route::Heartbeat(node, wait) => {
                 let caller = self.identify(connection, node, at).await?;
-                self.heartbeat(caller, wait, request).await
+                self.heartbeat(caller, connection.bell(&self.parts.desk, node), wait, request).await
             }
             Route::WaitForTasks(node, wait) => {
                 self.identify(connection, node, at).await?;
-                self.park(wait).await;
-                Ok(no_content())
+                Ok(self.wait_for_tasks(node, connection.bell(&self.parts.desk, node), wait).await)
+            }
+            Route::ReportTask(node, task) => {
+                self.identify(connection, node, at).await?;
+                Box::pin(self.reported((node, task), request, at)).await
             }
             Route::AgentBinary => self.agent_binary.clone().map(bytes).ok_or(Refusal::NoAgentBinary),
         }
@@ -248,20 +266,26 @@ impl AgentService {
         let session = SessionId::generate(&*self.parts.ids, caller.at);
         let vitals = vitals(&body.health, body.running.len());
         let (node, peer, at) = (caller.node, caller.peer, caller.at);
+        let heartbeat = self.pace(Some(caller.handle));
+        let stop_first = self.parts.events.disowned(node, &body.running).await?;
+        if !stop_first.is_empty() {
+            debug!(node_id = %node, %peer, count = stop_first.len(), "agent has to stop what its node does not own");
+            return Ok(json(StatusCode::OK, &RegisterResponse { session, heartbeat, stop_first }));
+        }
         self.parts.events.register(Registration { node, session, request: body, peer, at }).await?;
         caller.handle.open_session(session, vitals, at).map_err(|refused| Refusal::Registry { node, refused })?;
         debug!(node_id = %node, %peer, "session opened");
-        let heartbeat = self.pace(Some(caller.handle));
-        Ok(json(StatusCode::OK, &RegisterResponse { session, heartbeat }))
+        Ok(json(StatusCode::OK, &RegisterResponse { session, heartbeat, stop_first }))
     }
 
     async fn heartbeat(
         &self,
         caller: Caller<'_>,
+        bell: &Bell,
         wait: Duration,
         request: Request<Incoming>,
     ) -> Result<Response<Full<Bytes>>, Refusal> {
-        let body: HeartbeatRequest = read_json(request).await?;
+        let mut body: HeartbeatRequest = read_json(request).await?;
         check_text("agent_version", &body.agent_version)?;
         check_health(&body.health)?;
         if let Some(fingerprint) = &body.fingerprint {
@@ -271,14 +295,24 @@ impl AgentService {
         let beat = Beat { session: body.session, sequence: body.sequence, vitals };
         let node = caller.node;
         let heard = caller.handle.beat(&beat, caller.at).map_err(|refused| Refusal::Registry { node, refused })?;
+        if !body.ended.is_empty() {
+            let ended = std::mem::take(&mut body.ended);
+            Box::pin(self.parts.events.allocations_ended(node, ended, caller.at)).await?;
+        }
         if heard.health_changed || heard.returned || body.fingerprint.is_some() {
             Box::pin(self.report(&caller, heard, body)).await?;
             caller.handle.settle();
         }
         // An agent that registered under a slower policy may ask to be parked for longer than it may be silent now.
-        self.park(wait.min(Duration::from_millis(self.pace(Some(caller.handle)).wait_ms))).await;
-        let next_interval_ms = self.pace(Some(caller.handle)).interval_ms;
-        Ok(json(StatusCode::OK, &HeartbeatResponse { next_interval_ms, holder: None }))
+        let wait = wait.min(Duration::from_millis(self.pace(Some(caller.handle)).wait_ms));
+        let tasks = self.fetch(node, bell, wait).await;
+        let answer = HeartbeatResponse {
+            next_interval_ms: self.pace(Some(caller.handle)).interval_ms,
+            holder: None,
+            tasks,
+            task_signing_keys: self.keys_for(bell),
+        };
+        Ok(json(StatusCode::OK, &answer))
     }
 
     /// How the node is to send heartbeats: as its site says, else as the server does.
@@ -303,12 +337,13 @@ impl AgentService {
     }
 
     /// Waits for something to hand over, at most for `wait`, and not while the server drains.
-    async fn park(&self, wait: Duration) {
+    pub(super) async fn park(&self, wait: Duration, bell: &Bell) {
         if wait.is_zero() {
             return;
         }
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
+            () = bell.rung() => {}
             () = self.draining.cancelled() => {}
         }
     }
@@ -328,7 +363,8 @@ impl AgentService {
             ca_bundle_pem: self.parts.authority.bundle_pem().to_owned(),
             not_before: signed.span.not_before,
             not_after: signed.span.not_after,
-            task_signing_keys: self.parts.task_signing_keys.clone(),
+            identity_epoch: Some(granted.epoch),
+            task_signing_keys: self.parts.task_keys.public(),
         })
     }
 

@@ -2,6 +2,7 @@
 
 mod fixture;
 mod real_agent;
+mod tasks;
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

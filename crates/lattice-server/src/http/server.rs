@@ -40,6 +40,7 @@ pub async fn metrics(State(app): State<App>) -> Answer<Response> {
     let jobs = app.store.job_counts().await?;
     app.metrics.observe_batches(&batches(&app).await?);
     app.metrics.observe_sites(app.store.sites().await?.iter());
+    app.metrics.observe_tasks(&app.store.open_task_counts().await?);
     app.metrics.observe(&nodes, &jobs, app.store.last_event().await?);
     Ok(([(header::CONTENT_TYPE, OPENMETRICS)], app.metrics.text()).into_response())
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use lattice_core::actor::{Actor, Role};
+use lattice_core::agent::task::SigningKey;
 use lattice_core::change::{Change, Commit, Outcome};
 use lattice_core::credential::ApiToken;
 use lattice_core::heartbeat::{Beat, Registry, Vitals};
@@ -19,6 +20,7 @@ use lattice_providers::secret::{SecretError, SecretObject, SecretPath, SecretSto
 use lattice_providers::webhook::HttpSender;
 use lattice_server::http::{HttpLimits, NewSecrets, Parts, ProbeFailed, Probed, SiteProber, router};
 use lattice_server::metrics::Metrics;
+use lattice_server::task_keys::TaskKeys;
 use lattice_store::{BackendConfig, Store, StoreConfig};
 use tokio_util::sync::CancellationToken;
 
@@ -119,6 +121,7 @@ impl TestServer {
             webhooks: Arc::new(HttpSender::new(AddressPolicy::of_trials())),
             prober: Arc::new(Answers),
             registry: registry.clone(),
+            task_keys: Arc::new(TaskKeys::new(SigningKey::from_seed(&Secret::new(vec![5; 32])).unwrap())),
             metrics: Arc::new(Metrics::default()),
             bootstrap_command: Arc::new(|node, _| Secret::new(format!("lattice-agent bootstrap {node}"))),
             limits: HttpLimits::default(),

@@ -178,9 +178,4 @@ impl Host for SimulatedHost {
             minor_issue,
         }
     }
-
-    /// Nothing that outlives a boot runs on a simulated machine.
-    fn lives(&self, _pid: u32, _start_ticks: u64) -> bool {
-        false
-    }
 }

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use lattice_agent::Pace;
 use lattice_api::agent::{Bootstrap, HeartbeatConfig};
 use lattice_api::error::Problem;
+use lattice_core::agent::task::SigningKey;
 use lattice_core::heartbeat::Registry;
 use lattice_core::ids::{IdSource, NodeId, uuid_v7};
 use lattice_core::secret::Secret;
@@ -16,7 +17,8 @@ use lattice_server::agent_api::{
     AgentEvents, AgentListener, AgentPolicy, AgentService, Enrolment, Granted, IdentityRefusal, Limits, Parts,
     Registration, Report, server_tls,
 };
-use lattice_server::pki::{Authority, CaMaterial, CertificateSpan, TaskSigner};
+use lattice_server::pki::{Authority, CaMaterial, CertificateSpan};
+use lattice_server::task_keys::TaskKeys;
 use lattice_sim::clock::SystemClock;
 use lattice_sim::machine::real_agent::RealAgents;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -72,13 +74,13 @@ impl Server {
         let names = vec!["127.0.0.1".to_owned()];
         let tls =
             server_tls(authority.clone(), names, clock.clone(), ids.clone(), Secret::new(vec![7; 32])).expect("TLS");
-        let signer = TaskSigner::from_seed(&Secret::new(vec![5; 32])).expect("a signer");
         let (sender, registrations) = unbounded_channel();
         let service = Arc::new(AgentService::new(Parts {
             registry: Arc::new(Registry::new()),
             events: Arc::new(OpenDoor(sender)),
             authority,
-            task_signing_keys: vec![signer.public()],
+            task_keys: Arc::new(TaskKeys::new(SigningKey::from_seed(&Secret::new(vec![5; 32])).expect("32 bytes"))),
+            desk: Arc::default(),
             clock: clock.clone(),
             ids: ids.clone(),
             policy: AgentPolicy { heartbeat: HeartbeatConfig { interval_ms: 20, wait_ms: 10 } },

@@ -47,6 +47,16 @@ pub struct EnvelopeSignature {
     pub sig: String,
 }
 
+impl Envelope {
+    /// The payload, whoever wrote it: only to say of which task a refusal is. None when it is none, or too large.
+    pub fn unverified(&self) -> Option<Vec<u8>> {
+        if self.payload.len() > MAX_PAYLOAD_BYTES * 4 / 3 + 4 {
+            return None;
+        }
+        STANDARD.decode(&self.payload).ok()
+    }
+}
+
 /// What a task says to its agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statement {

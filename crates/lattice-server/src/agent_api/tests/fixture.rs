@@ -16,6 +16,7 @@ use lattice_api::agent::{
     heartbeat_path, register_path,
 };
 use lattice_api::error::Problem;
+use lattice_core::agent::task::{Envelope, Running, SigningKey, TaskReport};
 use lattice_core::explain::Code;
 use lattice_core::heartbeat::Registry;
 use lattice_core::ids::{IdSource, NodeId, SessionId, uuid_v7};
@@ -33,10 +34,11 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::agent_api::{
-    AgentEvents, AgentListener, AgentPolicy, AgentService, Enrolment, Granted, IdentityRefusal, Limits, Parts,
-    Registration, Report, server_tls,
+    AgentEvents, AgentListener, AgentPolicy, AgentService, Enrolment, Granted, Handed, IdentityRefusal, Limits, Parts,
+    Registration, Report, TaskDesk, server_tls,
 };
-use crate::pki::{Authority, CaMaterial, CertificateSpan, TaskSigner};
+use crate::pki::{Authority, CaMaterial, CertificateSpan};
+use crate::task_keys::TaskKeys;
 
 pub const T0: Timestamp = Timestamp::from_millis(1_763_712_764_000);
 pub const LIFE: Duration = Duration::from_secs(24 * 3600);
@@ -75,6 +77,12 @@ pub struct Ledger {
     pub refused: Mutex<Vec<IdentityRefusal>>,
     pub refuse_reports: AtomicBool,
     pub deleted: Mutex<Vec<NodeId>>,
+    /// What is handed over next.
+    pub tasks: Mutex<Vec<Envelope>>,
+    pub refuse_tasks: AtomicBool,
+    pub task_reports: Mutex<Vec<TaskReport>>,
+    /// What a host must stop before it registers.
+    pub disowned: Mutex<Vec<Running>>,
 }
 
 #[async_trait]
@@ -101,6 +109,22 @@ impl AgentEvents for Ledger {
         self.reports.lock().unwrap().push(report);
         Ok(())
     }
+    async fn disowned(&self, _node: NodeId, running: &[Running]) -> Result<Vec<Running>, Problem> {
+        let disowned = self.disowned.lock().unwrap();
+        Ok(running.iter().filter(|one| disowned.contains(one)).copied().collect())
+    }
+    async fn tasks(&self, _node: NodeId, _at: Timestamp) -> Result<Handed, Problem> {
+        if self.refuse_tasks.load(Ordering::SeqCst) {
+            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, "the store does not answer"));
+        }
+        Ok(Handed { envelopes: std::mem::take(&mut *self.tasks.lock().unwrap()), more: false })
+    }
+    async fn task_reported(&self, _node: NodeId, report: TaskReport, _at: Timestamp) -> Result<bool, Problem> {
+        let mut reports = self.task_reports.lock().unwrap();
+        let changed = !reports.contains(&report);
+        reports.push(report);
+        Ok(changed)
+    }
     async fn was_deleted(&self, node: NodeId) -> bool {
         self.deleted.lock().unwrap().contains(&node)
     }
@@ -114,6 +138,8 @@ pub struct Fixture {
     pub registry: Arc<Registry>,
     pub events: Arc<Ledger>,
     pub clock: Arc<TestClock>,
+    pub desk: Arc<TaskDesk>,
+    pub task_keys: Arc<TaskKeys>,
     ca: CaMaterial,
     ids: Arc<CountedIds>,
 }
@@ -152,18 +178,20 @@ impl Fixture {
         let names = vec!["127.0.0.1".to_owned()];
         let tls =
             server_tls(Arc::clone(&authority), names, clock.clone(), ids.clone(), Secret::new(vec![7; 32])).unwrap();
-        let signer = TaskSigner::from_seed(&Secret::new(vec![5; 32])).unwrap();
+        let signer = SigningKey::from_seed(&Secret::new(vec![5; 32])).unwrap();
+        let (task_keys, desk) = (Arc::new(TaskKeys::new(signer)), Arc::new(TaskDesk::new()));
         let service = Arc::new(AgentService::new(Parts {
             registry: Arc::clone(&registry),
             events: events.clone(),
             authority,
-            task_signing_keys: vec![signer.public()],
+            task_keys: task_keys.clone(),
+            desk: desk.clone(),
             clock: clock.clone(),
             ids: ids.clone(),
             policy,
         }));
         let listener = AgentListener::start(socket, service, tls, limits).unwrap();
-        Self { listener, registry, events, clock, ca, ids }
+        Self { listener, registry, events, clock, desk, task_keys, ca, ids }
     }
 
     pub fn new_node(&self) -> NodeId {
@@ -254,6 +282,7 @@ pub fn heartbeat(session: SessionId, sequence: u64) -> HeartbeatRequest {
         allocations: 0,
         fingerprint: None,
         agent_version: "0.1.0".into(),
+        ended: Vec::new(),
     }
 }
 

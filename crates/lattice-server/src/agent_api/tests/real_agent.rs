@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use lattice_agent::{AgentConfig, AgentError, AgentState, Host, Item, Pace, Storage};
+use lattice_agent::{AgentConfig, AgentError, AgentState, Host, Item, Loaded, Pace, Storage};
 use lattice_api::agent::{HealthSummary, HeartbeatConfig};
 use lattice_core::heartbeat::registry::Watch;
 use lattice_core::ids::NodeId;
@@ -34,9 +34,6 @@ impl Host for QuietHost {
     }
     async fn health(&self) -> HealthSummary {
         HealthSummary::default()
-    }
-    fn lives(&self, _pid: u32, _start_ticks: u64) -> bool {
-        false
     }
 }
 
@@ -100,7 +97,7 @@ async fn an_agent_enrols_registers_and_beats_and_goes_on_after_its_restart() {
     heard(&fixture, node, 3).await;
     let storage = agent.storage.clone();
     agent.stop().await.unwrap();
-    let state = AgentState::load(&storage).await.unwrap().unwrap();
+    let Loaded::Whole(state) = AgentState::load(&storage).await.unwrap() else { panic!("it wrote no state") };
     assert_eq!((state.node_id, state.boot_id.as_str()), (node, "boot-1"));
     assert_eq!(storage.read(Item::PendingKey).await.unwrap(), None);
     let identity = storage.read(Item::Identity).await.unwrap();

@@ -14,6 +14,7 @@ use http_body_util::BodyExt;
 use lattice_api::client::{Call, Chunks, Client, Lost, Transport};
 use lattice_api::site::CallLine;
 use lattice_core::actor::{Actor, Role};
+use lattice_core::agent::task::SigningKey;
 use lattice_core::change::{Change, Commit, Outcome};
 use lattice_core::credential::ApiToken;
 use lattice_core::explain::Code;
@@ -35,6 +36,7 @@ use crate::auth::{Rate, new_token};
 use crate::http::{HttpLimits, NewSecrets, Parts, ProbeFailed, Probed, SiteProber, router};
 use crate::metrics::Metrics;
 use crate::secrets::SecretStanding;
+use crate::task_keys::TaskKeys;
 
 /// 2026-11-21T09:12:44.123Z.
 const START_MS: i64 = 1_795_252_364_123;
@@ -149,6 +151,7 @@ impl Api {
             webhooks: Arc::new(HttpSender::new(AddressPolicy::of_trials())),
             prober: Arc::new(TestProber),
             registry: Arc::new(Registry::new()),
+            task_keys: Arc::new(TaskKeys::new(SigningKey::from_seed(&Secret::new(vec![5; 32])).unwrap())),
             metrics: Arc::new(Metrics::default()),
             bootstrap_command: Arc::new(|node, token| Secret::new(format!("bootstrap {node} {}", token.expose()))),
             limits,

@@ -1,0 +1,312 @@
+//! What became of each task, written before and after each step: received → begun → done → reported.
+//!
+//! A task that was begun is never begun again without looking at the host first. An entry is kept until its task is
+//! expired, so that nothing is done twice, whoever sends it again.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use lattice_core::agent::task::{Statement, TaskErrorCode, TaskKind, TaskReport};
+use lattice_core::ids::TaskId;
+use lattice_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use crate::storage::{Item, Storage};
+
+/// Tasks that may wait at once. One runs after the other; a server that sends more is wrong.
+const OPEN: usize = 64;
+/// Entries kept at once, those that are over included; the oldest that is over goes first.
+const KEPT: usize = 1_024;
+
+/// One task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Which.
+    pub task: TaskId,
+    /// Its nonce.
+    pub nonce: String,
+    /// From when on nobody accepts it again.
+    pub expires_at: Timestamp,
+    /// How far it is.
+    pub stage: Stage,
+}
+
+/// How far a task is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "stage", rename_all = "snake_case")]
+pub enum Stage {
+    /// Accepted, not begun.
+    Received {
+        /// What is to be done.
+        statement: Box<Statement>,
+    },
+    /// Begun: its effect may be there.
+    Begun {
+        /// What is to be done.
+        statement: Box<Statement>,
+        /// Boot in which it was begun.
+        boot_id: String,
+    },
+    /// Done or not, and to be reported.
+    Done {
+        /// What is to be said.
+        report: Box<TaskReport>,
+        /// Of which kind it was.
+        kind: TaskKind,
+    },
+    /// The server knows.
+    Reported {
+        /// What was said: a server that hands the task over again is told the same.
+        report: Box<TaskReport>,
+    },
+}
+
+/// What to do about a task that was handed over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Handed {
+    /// It is new, and written down.
+    Accepted,
+    /// It is here already, and under way.
+    Known,
+    /// It is over: say this again.
+    Over(Box<TaskReport>),
+    /// It is refused.
+    Refused(TaskErrorCode, String),
+}
+
+/// All tasks.
+pub struct Journal {
+    storage: Storage,
+    entries: Mutex<Vec<Entry>>,
+    /// Held while it is written, so that an older one never replaces a newer one.
+    writing: tokio::sync::Mutex<()>,
+}
+
+impl Journal {
+    /// Reads the journal; a torn one is set aside.
+    ///
+    /// Nothing is done twice even then: the server hands over only what no agent reported about, and the workloads know
+    /// what runs.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub async fn load(storage: &Storage) -> std::io::Result<Self> {
+        let entries = match storage.read(Item::Tasks).await? {
+            None => Vec::new(),
+            Some(bytes) => match serde_json::from_slice(&bytes) {
+                Ok(entries) => entries,
+                Err(error) => {
+                    warn!(%error, "journal of tasks is torn: set aside");
+                    storage.set_aside(Item::Tasks).await?;
+                    Vec::new()
+                }
+            },
+        };
+        Ok(Self { storage: storage.clone(), entries: Mutex::new(entries), writing: tokio::sync::Mutex::default() })
+    }
+
+    /// Writes down a task that was handed over, unless it is known.
+    ///
+    /// # Errors
+    /// It cannot be written: it is not accepted then.
+    pub async fn accept(&self, statement: &Statement, now: Timestamp) -> std::io::Result<Handed> {
+        {
+            let mut entries = self.entries();
+            if let Some(known) = entries.iter().find(|entry| entry.task == statement.task) {
+                return Ok(known.handed_again(statement));
+            }
+            if entries.iter().any(|entry| entry.nonce == statement.nonce) {
+                let why = "its nonce was used for another task".to_owned();
+                return Ok(Handed::Refused(TaskErrorCode::Replayed, why));
+            }
+            if entries.iter().filter(|entry| entry.is_open()).count() >= OPEN {
+                let why = format!("{OPEN} tasks are open on this host");
+                return Ok(Handed::Refused(TaskErrorCode::Busy, why));
+            }
+            prune(&mut entries, now);
+            entries.push(Entry {
+                task: statement.task,
+                nonce: statement.nonce.clone(),
+                expires_at: statement.expires_at,
+                stage: Stage::Received { statement: Box::new(statement.clone()) },
+            });
+        }
+        if let Err(error) = self.save().await {
+            self.entries().retain(|entry| entry.task != statement.task);
+            return Err(error);
+        }
+        Ok(Handed::Accepted)
+    }
+
+    /// Entries as they are.
+    pub fn entries_now(&self) -> Vec<Entry> {
+        self.entries().clone()
+    }
+
+    /// Whether it has an entry.
+    pub fn knows(&self, task: TaskId) -> bool {
+        self.entries().iter().any(|entry| entry.task == task)
+    }
+
+    /// The oldest task that is accepted and not begun.
+    pub fn next(&self) -> Option<Statement> {
+        self.entries().iter().find_map(|entry| match &entry.stage {
+            Stage::Received { statement } => Some((**statement).clone()),
+            Stage::Begun { .. } | Stage::Done { .. } | Stage::Reported { .. } => None,
+        })
+    }
+
+    /// What is to be reported, the oldest first.
+    pub fn unreported(&self) -> Vec<(TaskReport, TaskKind)> {
+        let entries = self.entries();
+        let report = |entry: &Entry| match &entry.stage {
+            Stage::Done { report, kind } => Some(((**report).clone(), *kind)),
+            Stage::Received { .. } | Stage::Begun { .. } | Stage::Reported { .. } => None,
+        };
+        entries.iter().filter_map(report).collect()
+    }
+
+    /// Moves a task on; durable on return.
+    ///
+    /// # Errors
+    /// It cannot be written: the effect must not be begun then.
+    pub async fn put(&self, task: TaskId, stage: Stage) -> std::io::Result<()> {
+        if let Some(entry) = self.entries().iter_mut().find(|entry| entry.task == task) {
+            entry.stage = stage;
+        }
+        self.save().await
+    }
+
+    async fn save(&self) -> std::io::Result<()> {
+        let _turn = self.writing.lock().await;
+        let bytes = serde_json::to_vec(&*self.entries()).map_err(std::io::Error::other)?;
+        self.storage.write(Item::Tasks, bytes).await
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
+        // No change of an entry can panic half way.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry {
+    const fn is_open(&self) -> bool {
+        match self.stage {
+            Stage::Received { .. } | Stage::Begun { .. } => true,
+            Stage::Done { .. } | Stage::Reported { .. } => false,
+        }
+    }
+
+    fn handed_again(&self, statement: &Statement) -> Handed {
+        if self.nonce != statement.nonce {
+            return Handed::Refused(TaskErrorCode::Replayed, "its id was used with another nonce".to_owned());
+        }
+        match &self.stage {
+            Stage::Received { .. } | Stage::Begun { .. } => Handed::Known,
+            Stage::Done { report, .. } | Stage::Reported { report } => Handed::Over(report.clone()),
+        }
+    }
+}
+
+/// Forgets what nobody can hand over again, and the oldest of what is over when there is too much of it.
+fn prune(entries: &mut Vec<Entry>, now: Timestamp) {
+    let is_over = |entry: &Entry| matches!(entry.stage, Stage::Reported { .. });
+    entries.retain(|entry| !is_over(entry) || now < entry.expires_at);
+    while entries.len() >= KEPT {
+        let Some(oldest) = entries.iter().position(is_over) else { return };
+        entries.remove(oldest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lattice_core::agent::task::{HeartbeatCheck, Progress, TaskInput};
+    use lattice_core::ids::{NodeId, uuid_v7};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_763_712_764_123);
+
+    fn statement(number: u8) -> Statement {
+        Statement {
+            task: TaskId::new(uuid_v7(NOW, [number; 10])),
+            node: NodeId::new(uuid_v7(NOW, [0; 10])),
+            node_epoch: 1,
+            issued_at: NOW,
+            expires_at: NOW + Duration::from_secs(60),
+            nonce: hex::encode([number; 16]),
+            input: TaskInput::HeartbeatCheck(HeartbeatCheck {}),
+        }
+    }
+
+    fn report(number: u8) -> Box<TaskReport> {
+        let progress = Progress::failed(TaskErrorCode::EffectFailed, "no");
+        Box::new(TaskReport { task: statement(number).task, at: NOW, progress })
+    }
+
+    #[tokio::test]
+    async fn a_task_is_accepted_once_whatever_happened_to_it() {
+        let storage = Storage::memory();
+        let journal = Journal::load(&storage).await.unwrap();
+        let one = statement(1);
+        assert_eq!(journal.accept(&one, NOW).await.unwrap(), Handed::Accepted);
+        assert_eq!(journal.accept(&one, NOW).await.unwrap(), Handed::Known);
+        assert_eq!(journal.next(), Some(one.clone()));
+        let begun = Stage::Begun { statement: Box::new(one.clone()), boot_id: "b".to_owned() };
+        journal.put(one.task, begun).await.unwrap();
+        // As after a crash.
+        let journal = Journal::load(&storage).await.unwrap();
+        assert_eq!(journal.next(), None, "it was begun");
+        assert_eq!(journal.accept(&one, NOW).await.unwrap(), Handed::Known);
+        let done = Stage::Done { report: report(1), kind: TaskKind::HeartbeatCheck };
+        journal.put(one.task, done).await.unwrap();
+        assert_eq!(journal.unreported().len(), 1);
+        journal.put(one.task, Stage::Reported { report: report(1) }).await.unwrap();
+        let journal = Journal::load(&storage).await.unwrap();
+        assert_eq!(journal.accept(&one, NOW).await.unwrap(), Handed::Over(report(1)));
+        assert!(journal.unreported().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_nonce_and_an_id_are_used_once() {
+        let journal = Journal::load(&Storage::memory()).await.unwrap();
+        assert_eq!(journal.accept(&statement(1), NOW).await.unwrap(), Handed::Accepted);
+        let borrowed = Statement { nonce: statement(1).nonce, ..statement(2) };
+        let renamed = Statement { nonce: statement(2).nonce, ..statement(1) };
+        for replayed in [borrowed, renamed] {
+            let refused = journal.accept(&replayed, NOW).await.unwrap();
+            assert!(matches!(refused, Handed::Refused(TaskErrorCode::Replayed, _)), "{refused:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_over_is_forgotten_only_when_it_is_expired() {
+        let journal = Journal::load(&Storage::memory()).await.unwrap();
+        journal.accept(&statement(1), NOW).await.unwrap();
+        journal.put(statement(1).task, Stage::Reported { report: report(1) }).await.unwrap();
+        journal.accept(&statement(2), NOW + Duration::from_secs(59)).await.unwrap();
+        assert_eq!(journal.entries_now().len(), 2);
+        journal.accept(&statement(3), NOW + Duration::from_secs(60)).await.unwrap();
+        let left: Vec<_> = journal.entries_now().iter().map(|entry| entry.task).collect();
+        assert_eq!(left, [statement(2).task, statement(3).task]);
+    }
+
+    #[tokio::test]
+    async fn a_flood_is_refused_and_a_torn_journal_is_set_aside() {
+        let storage = Storage::memory();
+        let journal = Journal::load(&storage).await.unwrap();
+        for number in 0..64 {
+            assert_eq!(journal.accept(&statement(number), NOW).await.unwrap(), Handed::Accepted);
+        }
+        let refused = journal.accept(&statement(65), NOW).await.unwrap();
+        assert!(matches!(refused, Handed::Refused(TaskErrorCode::Busy, _)));
+        let whole = storage.read(Item::Tasks).await.unwrap().unwrap();
+        for end in [0, 1, whole.len() / 2, whole.len() - 1] {
+            storage.write(Item::Tasks, whole[..end].to_vec()).await.unwrap();
+            assert!(Journal::load(&storage).await.unwrap().entries_now().is_empty());
+            assert_eq!(storage.read(Item::Tasks).await.unwrap(), None, "cut at {end}");
+        }
+    }
+}

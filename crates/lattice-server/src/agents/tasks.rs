@@ -1,0 +1,126 @@
+//! Tasks of agents: handed over after they are noted as such, reported once.
+
+use http::StatusCode;
+use lattice_api::agent::EndedAllocation;
+use lattice_api::error::Problem;
+use lattice_core::agent::task::{Task, TaskReport};
+use lattice_core::change::{Change, Commit, Outcome, Resource};
+use lattice_core::command::{Refused, task};
+use lattice_core::explain::{Code, Explain};
+use lattice_core::ids::NodeId;
+use lattice_core::time::Timestamp;
+use tracing::info;
+
+use super::{Agents, TRIES, unavailable};
+use crate::agent_api::Handed;
+use crate::error::status_of;
+
+/// Open tasks of a node that are looked at: one runs after the other there, and few are ever open.
+const OPEN: usize = 64;
+
+/// Base64 text of the tasks in one answer: what an agent reads holds it with room to spare.
+const ANSWER_BYTES: usize = 128 * 1024;
+
+impl Agents {
+    /// What is to be handed to the agent of `node`, signed, each noted as handed over before.
+    pub(super) async fn hand_over(&self, node: NodeId, at: Timestamp) -> Result<Handed, Problem> {
+        let row = self.node(node).await?;
+        let open = self.store.open_tasks(node, OPEN).await.map_err(unavailable)?;
+        let mut handed = Handed::default();
+        let mut chosen: Vec<Task> = Vec::new();
+        let mut commits: Vec<Commit> = Vec::new();
+        let mut bytes = 0;
+        for task in open.iter().filter(|task| task::is_deliverable(task, row.identity_epoch, at)) {
+            let request = self.request(node, at);
+            let Some(change) = task::delivered(&request, task) else { continue };
+            bytes += serde_json::to_vec(&task.statement()).map_or(0, |statement| statement.len() * 4 / 3);
+            if bytes > ANSWER_BYTES && !chosen.is_empty() {
+                handed.more = true;
+                break;
+            }
+            chosen.push(task.clone());
+            commits.push(request.commit(Vec::new(), vec![Change::Task(Box::new(change))]));
+        }
+        if commits.is_empty() {
+            return Ok(handed);
+        }
+        let outcomes = self.store.commit(commits).await.map_err(unavailable)?;
+        for (task, outcome) in chosen.iter().zip(outcomes) {
+            match outcome {
+                Outcome::Applied { .. } | Outcome::Duplicate { .. } => {
+                    info!(node_id = %node, task_id = %task.id, kind = %task.input.kind(), "task handed over");
+                    handed.envelopes.push(self.task_keys.seal(&task.statement()));
+                }
+                // It was withdrawn, or it expired, just now; if it is another server's doing, that one hands it over.
+                Outcome::Conflict { .. } | Outcome::Missing { .. } | Outcome::Fenced => handed.more = true,
+            }
+        }
+        Ok(handed)
+    }
+
+    /// Takes a report; whether it changed something.
+    pub(super) async fn take_report(&self, node: NodeId, report: &TaskReport, at: Timestamp) -> Result<bool, Problem> {
+        for _ in 0..TRIES {
+            let task = self.store.task(report.task).await.map_err(unavailable)?.filter(|task| task.node == node);
+            let Some(task) = task else {
+                let detail = format!("node {node} has no task {}", report.task);
+                return Err(Problem::new(StatusCode::NOT_FOUND, Code::NotFound, detail));
+            };
+            let request = self.request(node, at);
+            let change = match task::reported(&request, &task, report) {
+                Ok(Some(change)) => change,
+                Ok(None) => return Ok(false),
+                Err(refused) => {
+                    self.audit_refusal(node, "task.report", format!("task {}: {refused}", task.id), at).await;
+                    return Err(report_refused(&refused));
+                }
+            };
+            let (cause, kind) = (change.cause, task.input.kind());
+            let commit = request.commit(Vec::new(), vec![Change::Task(Box::new(change))]);
+            match self.store.commit_one(commit).await.map_err(unavailable)? {
+                Outcome::Applied { .. } | Outcome::Duplicate { .. } => {
+                    info!(node_id = %node, task_id = %task.id, %kind, %cause, "task reported");
+                    if let Some(job) = task.owner.job() {
+                        self.jobs.wake(job);
+                    }
+                    return Ok(true);
+                }
+                Outcome::Conflict { .. } | Outcome::Missing { .. } | Outcome::Fenced => {}
+            }
+        }
+        Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, "the task is being changed: try again"))
+    }
+
+    /// Tells that allocations ended by themselves.
+    pub(super) async fn note_ended(
+        &self,
+        node: NodeId,
+        ended: &[EndedAllocation],
+        at: Timestamp,
+    ) -> Result<(), Problem> {
+        let note = |one: &EndedAllocation| Change::Note {
+            name: "allocation.ended".to_owned(),
+            resource: Resource::Node(node),
+            detail: format!("allocation {}, ownership {}: {}", one.allocation, one.ownership_epoch.0, exit_of(one)),
+        };
+        let commit = self.request(node, at).commit(Vec::new(), ended.iter().map(note).collect());
+        self.store.commit_one(commit).await.map_err(unavailable)?;
+        Ok(())
+    }
+}
+
+fn exit_of(ended: &EndedAllocation) -> String {
+    use lattice_core::agent::task::ExitStatus;
+    match ended.exit {
+        Some(ExitStatus::Code(code)) => format!("ended with {code}"),
+        Some(ExitStatus::Signal(signal)) => format!("ended by signal {signal}"),
+        None => "ended while no agent was there".to_owned(),
+    }
+}
+
+fn report_refused(refused: &Refused) -> Problem {
+    let code = refused.code();
+    let mut problem = Problem::new(status_of(code), code, refused.to_string());
+    problem.because = refused.because();
+    refused.next_actions().into_iter().fold(problem, Problem::next)
+}
