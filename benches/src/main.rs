@@ -20,6 +20,7 @@ mod programs;
 mod reconnects;
 mod storm;
 mod suite;
+mod tasks;
 
 use std::process::ExitCode;
 

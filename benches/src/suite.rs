@@ -4,7 +4,9 @@ use clap::Args;
 
 use crate::failure::{Failure, wrong};
 use crate::figure::Report;
-use crate::{agent, cold_start, heartbeats, in_flight, lifecycle, listing, memory, onboarding, reconnects, storm};
+use crate::{
+    agent, cold_start, heartbeats, in_flight, lifecycle, listing, memory, onboarding, reconnects, storm, tasks,
+};
 
 /// Every benchmark, in the order of a whole run.
 pub const NAMES: &[&str] = &[
@@ -18,6 +20,7 @@ pub const NAMES: &[&str] = &[
     "in-flight",
     "onboarding",
     "cold-start",
+    "tasks",
     "agent",
 ];
 
@@ -57,6 +60,7 @@ pub fn run(name: &str, load: &Load) -> Result<Report, Failure> {
         "in-flight" => in_flight::run(load.nodes.unwrap_or(10_000)),
         "onboarding" => onboarding::run(load.nodes.unwrap_or(100)),
         "cold-start" => cold_start::run(),
+        "tasks" => tasks::run(),
         "agent" => agent::run(),
         other => Err(Failure::UnknownName(other.to_owned())),
     }

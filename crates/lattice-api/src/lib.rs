@@ -22,6 +22,7 @@ pub mod server;
 pub mod site;
 pub mod sku;
 pub mod sse;
+pub mod task;
 pub mod token;
 pub mod webhook;
 

@@ -315,6 +315,8 @@ pub enum TimelineSource {
     Provider,
     /// Something that was asked, or refused.
     Audit,
+    /// Something that its agent was asked to do.
+    Task,
 }
 
 /// One row of a node's timeline: history, job stages, provider and audit, merged.

@@ -116,7 +116,10 @@ pub async fn run(arguments: Arguments) -> Result<(), crate::failure::Failure> {
         Command::Docs(command) => docs::run(&command),
         Command::Version => version::run(&global).await,
         Command::Dev(arguments) => dev::run(arguments, &global).await,
-        Command::Server(arguments) => server::run(arguments).await,
+        Command::Server(arguments) => match arguments.keys() {
+            Some(keys) => server::keys(keys, &Session::open(&global)?).await,
+            None => server::run(arguments).await,
+        },
         Command::Restore(arguments) => server::restore(arguments).await,
         Command::Backup(arguments) => backup::run(arguments, &global).await,
         Command::Audit(command) if command.is_local() => audit::run_local(command, &global),

@@ -212,6 +212,15 @@ fn a_task_is_issued_with_its_term_and_seen_in_history_audit_and_events() {
 }
 
 #[test]
+fn a_task_that_no_envelope_holds_is_not_issued() {
+    let argv = vec![format!("/{}", "x".repeat(8_000)); 7];
+    let input = TaskInput::AllocationStart(AllocationStart { argv, ..start() });
+    input.check().unwrap();
+    let new = NewTask { node: &node(), owner: TaskOwner::Request, key: "key".to_owned(), input, term: None };
+    assert!(matches!(issue(&request(NOW), new, [5; 16]), Err(Refused::Invalid { field: "input", .. })));
+}
+
+#[test]
 fn events_of_a_task_do_not_tell_its_arguments() {
     let (_, commit) = issued(TaskKind::AllocationStart);
     let derived = derive(&commit, &commit.changes[0]);

@@ -28,6 +28,7 @@ mod site_rules;
 pub(crate) mod sites;
 mod skus;
 mod table;
+mod tasks;
 #[cfg(test)]
 mod tests;
 pub(crate) mod timeline;

@@ -5,4 +5,5 @@
 
 mod place;
 mod restarts;
+mod wipes;
 mod workloads;

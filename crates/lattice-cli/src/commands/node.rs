@@ -1,6 +1,7 @@
 //! `lattice node`: the inventory, and what an operator may ask of a node. spec: S1 "Operator Commands"
 
 mod actions;
+mod tasks;
 mod views;
 
 use clap::{Args, Subcommand};
@@ -29,6 +30,12 @@ pub enum Command {
     Timeline(Named),
     /// Show the changes of a node's states, newest first
     History(History),
+    /// List what a node's agent was asked to do, newest first
+    Tasks(tasks::List),
+    /// Show one task of an agent, with what it said
+    Task(tasks::Named),
+    /// Ask a node's agent how its host is and what runs on it, now
+    Check(Plain),
     /// Create a node by hand and print the one-line command that makes the machine join
     Create(Create),
     /// Print a new bootstrap command; the earlier one stops working
@@ -142,6 +149,9 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
             let call = get(&["nodes", &history.node, "history"]).query(&history.page.query());
             session.show::<Page<lattice_api::node::HistoryEntry>>(call).await
         }
+        Command::Tasks(list) => tasks::list(list, session).await,
+        Command::Task(named) => tasks::show(named, session).await,
+        Command::Check(plain) => tasks::check(plain, session).await,
         Command::Create(create) => self::create(create, session).await,
         Command::Bootstrap(plain) => {
             let reason = Reason { reason: plain.reason };

@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
+use lattice_api::client::{get, post};
+use lattice_api::node::Reason;
+use lattice_api::task::TaskSigningKeys;
 use lattice_server::clock::{SystemClock, SystemIds};
 use lattice_server::config::Config;
 use lattice_server::launch;
@@ -12,6 +15,8 @@ use lattice_server::wiring::Server;
 use lattice_server::{BackendConfig, StoreConfig};
 
 use crate::failure::Failure;
+use crate::output::{Look, Shown, table};
+use crate::session::Session;
 
 /// Options of `lattice server`.
 #[derive(Debug, Args)]
@@ -32,6 +37,60 @@ enum Command {
     /// The secret store of a stopped server
     #[command(subcommand)]
     Secrets(SecretsCommand),
+    /// The keys of a running server
+    #[command(subcommand)]
+    Keys(Keys),
+}
+
+/// Keys of a running server.
+#[derive(Debug, Subcommand)]
+pub enum Keys {
+    /// Show the keys that sign tasks of agents
+    List,
+    /// Sign tasks with a new key; agents trust the one before until its last task is over
+    RotateTaskSigning {
+        /// Why; kept in the audit
+        #[arg(long, default_value = "", hide_default_value = true)]
+        reason: String,
+    },
+}
+
+impl Arguments {
+    /// What is asked of a running server, if it is that.
+    pub fn keys(&self) -> Option<&Keys> {
+        match &self.command {
+            Some(Command::Keys(keys)) => Some(keys),
+            Some(Command::CheckConfig | Command::Secrets(_)) | None => None,
+        }
+    }
+}
+
+/// Shows or replaces keys of a running server.
+///
+/// # Errors
+/// Refused.
+pub async fn keys(keys: &Keys, session: &Session) -> Result<(), Failure> {
+    match keys {
+        Keys::List => session.show::<TaskSigningKeys>(get(&["task-signing-keys"])).await,
+        Keys::RotateTaskSigning { reason } => {
+            let reason = Reason { reason: reason.clone() };
+            session.show::<TaskSigningKeys>(post(&["task-signing-keys", "rotate"]).json(&reason)).await
+        }
+    }
+}
+
+impl Shown for TaskSigningKeys {
+    fn text(&self, _: Look) -> String {
+        let current = vec![self.current.key_id.clone(), "signs".to_owned(), self.current.public_key.clone()];
+        let retired = self.retired.iter().map(|one| {
+            vec![one.key.key_id.clone(), format!("trusted until {}", one.until), one.key.public_key.clone()]
+        });
+        table(&["KEY", "STATE", "PUBLIC KEY"], std::iter::once(current).chain(retired))
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![self.current.key_id.clone()]
+    }
 }
 
 /// What can be done with the secret store of a stopped server.

@@ -15,6 +15,9 @@ use crate::time::Timestamp;
 /// Longer than an agent takes to say that it began, shorter than any task may wait.
 pub const REDELIVER_AFTER: Duration = Duration::from_secs(15);
 
+/// Largest statement, in bytes of JSON: what an envelope holds, with room for its base64 text.
+const LARGEST: usize = 48 * 1024;
+
 /// Longest idempotency key, in bytes.
 const LONGEST_KEY: usize = 256;
 
@@ -38,7 +41,7 @@ pub struct NewTask<'a> {
 /// The key is unique in the store: a conflict names the task that has it.
 ///
 /// # Errors
-/// The input cannot be right, or the node is deleted.
+/// The input cannot be right or is too large, or the node is deleted.
 pub fn issue(request: &Request, new: NewTask<'_>, nonce: [u8; 16]) -> Result<(Task, Commit), Refused> {
     new.input.check().map_err(|invalid| Refused::Invalid { field: invalid.field, problem: invalid.problem })?;
     if new.key.is_empty() || new.key.len() > LONGEST_KEY || new.key.chars().any(char::is_control) {
@@ -71,6 +74,9 @@ pub fn issue(request: &Request, new: NewTask<'_>, nonce: [u8; 16]) -> Result<(Ta
         updated_at: request.now,
         generation: Generation::FIRST,
     };
+    if serde_json::to_vec(&task.statement()).is_ok_and(|text| text.len() > LARGEST) {
+        return Err(Refused::Invalid { field: "input", problem: format!("takes more than {LARGEST} bytes") });
+    }
     let created = task.created();
     Ok((task, request.commit(Vec::new(), vec![created])))
 }

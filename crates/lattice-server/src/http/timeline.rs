@@ -4,10 +4,11 @@ use axum::Json;
 use axum::extract::{Path, State};
 use lattice_api::node::{HistoryEntry, Timeline, TimelineEntry, TimelineSource};
 use lattice_api::page::{Page, PageQuery};
+use lattice_core::agent::task::{Progress, Task, TaskStatus};
 use lattice_core::change::Resource;
 use lattice_core::ids::NodeId;
 use lattice_core::job::StageEventStatus;
-use lattice_store::{JobFilter, PageRequest};
+use lattice_store::{JobFilter, PageRequest, TaskFilter};
 
 use super::App;
 use super::extract::{Query, page_request};
@@ -16,6 +17,9 @@ use crate::error::Answer;
 
 /// Entries of a timeline: what a person scrolls through; the parts have pages of their own.
 const TIMELINE: usize = 300;
+
+/// Tasks that are shown in a timeline, the newest.
+const TASKS: usize = 50;
 
 /// Jobs whose stages are shown in a timeline, the newest.
 const JOBS: usize = 10;
@@ -50,6 +54,7 @@ pub async fn timeline(State(app): State<App>, Path(node): Path<String>) -> Answe
     let node = find_node(&app, &node).await?;
     let mut entries = of_node(&app, node.id).await?;
     entries.extend(of_jobs(&app, node.id).await?);
+    entries.extend(of_tasks(&app, node.id).await?);
     entries.extend(refusals(&app, node.id).await?);
     if let Some(state) = app.store.provider_state(node.id).await? {
         entries.push(TimelineEntry {
@@ -110,6 +115,28 @@ async fn of_jobs(app: &App, node: NodeId) -> Answer<Vec<TimelineEntry>> {
         }
     }
     Ok(entries)
+}
+
+/// One line for each task of its agent: how it ended, or where it stands.
+async fn of_tasks(app: &App, node: NodeId) -> Answer<Vec<TimelineEntry>> {
+    let filter = TaskFilter { node: Some(node), ..TaskFilter::default() };
+    let tasks = app.store.tasks(&filter, &PageRequest::first(TASKS)).await?;
+    let entry = |task: Task| {
+        let detail = match task.report.map(|report| report.progress) {
+            Some(Progress::Failed { code, detail, .. }) => format!("{code}: {detail}"),
+            Some(Progress::Running | Progress::Succeeded { .. }) | None => String::new(),
+        };
+        TimelineEntry {
+            at: task.updated_at,
+            source: TimelineSource::Task,
+            title: format!("{} {}", task.input.kind(), task.status),
+            detail,
+            actor: task.requested_by.name,
+            job_id: task.owner.job(),
+            bad: matches!(task.status, TaskStatus::Failed | TaskStatus::Expired),
+        }
+    };
+    Ok(tasks.items.into_iter().map(entry).collect())
 }
 
 /// Changes stand in the history already; of the audit only what was refused adds something.

@@ -132,6 +132,7 @@ pub const fn of_source(source: &TimelineSource) -> &'static str {
         TimelineSource::Job => "job",
         TimelineSource::Provider => "provider",
         TimelineSource::Audit => "audit",
+        TimelineSource::Task => "task",
     }
 }
 

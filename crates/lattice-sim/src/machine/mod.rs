@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod cloud_config;
 mod command;
+pub mod hands;
 pub mod hardware;
 pub mod population;
 pub mod real_agent;

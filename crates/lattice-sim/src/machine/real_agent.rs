@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use lattice_agent::{AgentConfig, Host, Pace, Storage, VERSION};
+use lattice_agent::{AgentConfig, Hands, Host, Pace, Storage, VERSION};
 use lattice_api::agent::HealthSummary;
 use lattice_core::node::HostFacts;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::agent::{AgentLauncher, MachineBoot, RunningAgent};
+use super::hands::SimulatedHands;
 use crate::clock::SystemClock;
 
 /// The agents of a site. Clones share them.
@@ -39,6 +40,7 @@ pub struct Ailment {
 struct SimulatedHost {
     boot: MachineBoot,
     storage: Storage,
+    hands: Arc<SimulatedHands>,
     state: Mutex<HostState>,
 }
 
@@ -76,6 +78,11 @@ impl RealAgents {
             host.start(self.shared.pace);
         }
         true
+    }
+
+    /// What runs on a machine, and what its wipes come to. None when there is no such machine.
+    pub fn hands(&self, label: &str) -> Option<Arc<SimulatedHands>> {
+        self.shared.host(label).map(|host| Arc::clone(&host.hands))
     }
 
     /// Why the agent of a machine ended by itself, if it did.
@@ -131,7 +138,9 @@ impl AgentLauncher for RealAgents {
         // What an earlier boot of the same deployment wrote is still on the disk.
         let before = self.shared.host(&label).filter(|host| host.boot.deployment == boot.deployment);
         let storage = before.map_or_else(Storage::memory, |host| host.storage.clone());
-        let host = Arc::new(SimulatedHost { boot, storage, state: Mutex::default() });
+        // Nothing that ran survives a boot.
+        let hands = Arc::new(SimulatedHands::new(boot.facts.clone()));
+        let host = Arc::new(SimulatedHost { boot, storage, hands, state: Mutex::default() });
         self.shared.hosts().insert(label, host.clone());
         host.start(self.shared.pace);
         Ok(Box::new(Process(host)))
@@ -177,5 +186,9 @@ impl Host for SimulatedHost {
             ecc_uncorrected,
             minor_issue,
         }
+    }
+
+    fn hands(&self) -> Arc<dyn Hands> {
+        self.hands.clone()
     }
 }
