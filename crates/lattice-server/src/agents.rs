@@ -12,7 +12,7 @@ use lattice_api::agent::EndedAllocation;
 use lattice_api::error::Problem;
 use lattice_controllers::Fleet;
 use lattice_core::actor::{Actor, Role};
-use lattice_core::agent::task::TaskReport;
+use lattice_core::agent::task::{Running, TaskReport};
 use lattice_core::change::{Change, NodeAction, Outcome, Resource};
 use lattice_core::command::Request;
 use lattice_core::command::agent::{self, Chained};
@@ -250,6 +250,10 @@ impl AgentEvents for Agents {
         Ok(())
     }
 
+    async fn disowned(&self, node: NodeId, running: &[Running]) -> Result<Vec<Running>, Problem> {
+        self.not_owned(node, running).await
+    }
+
     async fn tasks(&self, node: NodeId, at: Timestamp) -> Result<Handed, Problem> {
         self.hand_over(node, at).await
     }
@@ -259,7 +263,7 @@ impl AgentEvents for Agents {
     }
 
     async fn allocations_ended(&self, node: NodeId, ended: Vec<EndedAllocation>, at: Timestamp) -> Result<(), Problem> {
-        self.note_ended(node, &ended, at).await
+        self.take_ended(node, &ended, at).await
     }
 
     async fn was_deleted(&self, node: NodeId) -> bool {

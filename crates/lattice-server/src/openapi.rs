@@ -128,7 +128,7 @@ fn shape_of(name: &str) -> Option<Shape> {
         ["node", _] => Shape::of::<NodePayload>(),
         ["job", "changed"] | ["node", _, _] => Shape::of::<JobPayload>(),
         ["task", _] => Shape::of::<TaskPayload>(),
-        ["task_signing", _] | ["allocation", "ended"] => Shape::of::<NotePayload>(),
+        ["task_signing", _] => Shape::of::<NotePayload>(),
         ["onboarding", "batch", _] => Shape::of::<BatchPayload>(),
         ["site", "created" | "updated" | "removed"] => Shape::of::<SitePayload>(),
         ["site", "credential_set" | "credential_validated" | "credential_refused"] => {
@@ -145,6 +145,9 @@ fn shape_of(name: &str) -> Option<Shape> {
         _ => return None,
     })
 }
+
+/// What the events of tasks tell.
+const OF_TASKS: &str = "that happened to a task of an agent; the payload has its kind, status and error code";
 
 /// Every name that an event may have, and what it tells. spec: S5 8.0
 pub fn event_names() -> Vec<(String, String)> {
@@ -167,19 +170,12 @@ pub fn event_names() -> Vec<(String, String)> {
         let about = "a webhook reached that point; the payload has its host, its events, its status and the reason";
         names.push((format!("webhook.{cause}"), about.to_owned()));
     }
-    for cause in TaskCause::VARIANTS {
-        let about = "that happened to a task of an agent; the payload has its kind, status and error code".to_owned();
-        names.push((format!("task.{cause}"), about));
-    }
+    names.extend(TaskCause::VARIANTS.iter().map(|cause| (format!("task.{cause}"), OF_TASKS.to_owned())));
     let rows = [
         ("webhook.removed", "a webhook was removed"),
         ("webhook.tested", "an operator had an event of its own posted to a webhook; the payload says what came back"),
         ("webhook.test", "posted to a webhook by that test alone: its place is 0, and it is in no feed"),
-        (
-            "task_signing.rotated",
-            "tasks are signed by a new key; agents trust the one before until its last task is over",
-        ),
-        ("allocation.ended", "an allocation ended by itself on its host; the payload says how"),
+        ("task_signing.rotated", "a new key signs tasks; agents trust the one before until its last task is over"),
         ("job.changed", "a job changed; the payload has its status, stage, attempt and failure"),
         (
             "job.settings_renewed",

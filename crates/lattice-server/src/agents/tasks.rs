@@ -3,9 +3,10 @@
 use http::StatusCode;
 use lattice_api::agent::EndedAllocation;
 use lattice_api::error::Problem;
-use lattice_core::agent::task::{Task, TaskReport};
-use lattice_core::change::{Change, Commit, Outcome, Resource};
-use lattice_core::command::{Refused, task};
+use lattice_core::agent::task::{ExitStatus, Running, Task, TaskReport};
+use lattice_core::allocation::Allocation;
+use lattice_core::change::{Change, Commit, Outcome};
+use lattice_core::command::{Refused, Request, allocation, task};
 use lattice_core::explain::{Code, Explain};
 use lattice_core::ids::NodeId;
 use lattice_core::time::Timestamp;
@@ -91,30 +92,56 @@ impl Agents {
         Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, "the task is being changed: try again"))
     }
 
-    /// Tells that allocations ended by themselves.
-    pub(super) async fn note_ended(
+    /// What runs on a host without being placed there, or under an ownership that its node lost.
+    pub(super) async fn not_owned(&self, node: NodeId, running: &[Running]) -> Result<Vec<Running>, Problem> {
+        if running.is_empty() {
+            return Ok(Vec::new());
+        }
+        let placed = self.store.placed_on(node).await.map_err(unavailable)?;
+        let is_owned = |one: &&Running| {
+            placed.iter().any(|row| row.id == one.allocation && row.epoch == Some(one.ownership_epoch))
+        };
+        Ok(running.iter().filter(|one| !is_owned(one)).copied().collect())
+    }
+
+    /// Allocations ended by themselves: those that the node still owns are over.
+    pub(super) async fn take_ended(
         &self,
         node: NodeId,
         ended: &[EndedAllocation],
         at: Timestamp,
     ) -> Result<(), Problem> {
-        let note = |one: &EndedAllocation| Change::Note {
-            name: "allocation.ended".to_owned(),
-            resource: Resource::Node(node),
-            detail: format!("allocation {}, ownership {}: {}", one.allocation, one.ownership_epoch.0, exit_of(one)),
-        };
-        let commit = self.request(node, at).commit(Vec::new(), ended.iter().map(note).collect());
-        self.store.commit_one(commit).await.map_err(unavailable)?;
+        for one in ended {
+            self.end(node, one, at).await?;
+        }
         Ok(())
+    }
+
+    async fn end(&self, node: NodeId, ended: &EndedAllocation, at: Timestamp) -> Result<(), Problem> {
+        for _ in 0..TRIES {
+            let row = self.store.allocation(ended.allocation).await.map_err(unavailable)?;
+            let is_it = |row: &Allocation| row.placed_on() == Some(node) && row.epoch == Some(ended.ownership_epoch);
+            let Some(row) = row.filter(is_it) else { return Ok(()) };
+            let request = Request { reason: exit_of(ended), ..self.request(node, at) };
+            // One that is being released ends with the report of its stop.
+            let Ok(commit) = allocation::ended(&request, &row, &self.node(node).await?) else { return Ok(()) };
+            match self.store.commit_one(commit).await.map_err(unavailable)? {
+                Outcome::Applied { .. } | Outcome::Duplicate { .. } => {
+                    info!(node_id = %node, allocation_id = %row.id, "allocation ended by itself");
+                    return Ok(());
+                }
+                Outcome::Conflict { .. } | Outcome::Missing { .. } | Outcome::Fenced => {}
+            }
+        }
+        Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, "the node is being changed: try again"))
     }
 }
 
 fn exit_of(ended: &EndedAllocation) -> String {
-    use lattice_core::agent::task::ExitStatus;
     match ended.exit {
-        Some(ExitStatus::Code(code)) => format!("ended with {code}"),
-        Some(ExitStatus::Signal(signal)) => format!("ended by signal {signal}"),
-        None => "ended while no agent was there".to_owned(),
+        Some(ExitStatus::Code(code)) => format!("it ended with {code}"),
+        Some(ExitStatus::Signal(signal)) => format!("it ended by signal {signal}"),
+        None => "it ended while no agent was there".to_owned(),
     }
 }
 

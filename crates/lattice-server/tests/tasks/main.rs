@@ -89,6 +89,7 @@ async fn a_crash_between_effect_and_report_is_settled_by_looking() {
     let mut world = World::start().await;
     for (key, number, happened) in [("done", 1, true), ("not-done", 2, false)] {
         world.hands.hang_after_start(happened);
+        world.own(allocation(number)).await;
         let task = world.issue(key, start(number)).await;
         until("it is begun", || world.hands.hangs()).await;
         world.kill_agent().await;
@@ -104,6 +105,25 @@ async fn a_crash_between_effect_and_report_is_settled_by_looking() {
             }
         }
     }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_node_does_not_own_is_ended_before_it_is_heard_and_what_ended_is_over() {
+    let mut world = World::start().await;
+    world.own(allocation(1)).await;
+    for number in [1, 2] {
+        assert_eq!(
+            world.over(world.issue(&format!("start-{number}"), start(number)).await).await.status,
+            TaskStatus::Succeeded
+        );
+    }
+    world.kill_agent().await;
+    world.start_agent().await;
+    until("the one that nobody owns is ended", || world.hands.running() == [allocation(1)]).await;
+    world.hands.end(allocation(1));
+    let over = world.allocation_over(allocation(1)).await;
+    assert!(over.why.contains("ended by itself"), "{over:?}");
     world.stop().await;
 }
 

@@ -15,12 +15,15 @@ use lattice_core::agent::task::{
     AllocationStart, CheckpointHow, CheckpointResult, ExitStatus, Progress, Running, StopResult, Task, TaskErrorCode,
     TaskInput, TaskOwner, TaskStatus, Term, WipeOutput,
 };
-use lattice_core::change::Outcome;
+use lattice_core::allocation::{
+    Allocation, AllocationCause, AllocationChange, AllocationStatus, RequeuePolicy, Wanted,
+};
+use lattice_core::change::{Change, Outcome};
 use lattice_core::command::Request;
 use lattice_core::command::task::{NewTask, issue};
-use lattice_core::ids::{AllocationId, CorrelationId, IdSource, OpId, TaskId};
-use lattice_core::node::{HostFacts, Node};
-use lattice_core::time::Clock;
+use lattice_core::ids::{AllocationId, CorrelationId, Generation, IdSource, OpId, OwnershipEpoch, TaskId};
+use lattice_core::node::{HostFacts, Node, NodeClass};
+use lattice_core::time::{Clock, Timestamp};
 use lattice_server::StoreConfig;
 use lattice_server::agent_api::AgentPolicy;
 use lattice_server::clock::{SystemClock, SystemIds};
@@ -98,6 +101,11 @@ impl Remembering {
         self.alive.lock().unwrap().keys().copied().collect()
     }
 
+    /// Its process ends by itself.
+    pub fn end(&self, allocation: AllocationId) {
+        self.alive.lock().unwrap().remove(&allocation);
+    }
+
     pub fn reboots(&self) -> usize {
         self.reboots.load(Ordering::SeqCst)
     }
@@ -162,10 +170,7 @@ impl Hands for Remembering {
         let alive = self.alive.lock().unwrap();
         let found = |(allocation, epoch): (&AllocationId, &u64)| Found {
             cgroup: format!("{allocation}-{epoch}"),
-            running: Some(Running {
-                allocation: *allocation,
-                ownership_epoch: lattice_core::ids::OwnershipEpoch(*epoch),
-            }),
+            running: Some(Running { allocation: *allocation, ownership_epoch: OwnershipEpoch(*epoch) }),
             process: Some((7, 7)),
         };
         alive.iter().map(found).collect()
@@ -281,6 +286,35 @@ impl World {
         *self.machine.boot.lock().unwrap() = id.to_owned();
     }
 
+    /// The node owns that allocation, as if it had been placed there.
+    pub async fn own(&self, allocation: AllocationId) {
+        let now = SystemClock.now();
+        let row = Allocation {
+            id: allocation,
+            user: "test".to_owned(),
+            class: NodeClass::Standard,
+            wanted: Wanted::default(),
+            workload: serde_json::from_value(json!({"argv": ["/bin/work"]})).unwrap(),
+            requeue: RequeuePolicy::Never,
+            status: AllocationStatus::Active,
+            status_since: now,
+            why: String::new(),
+            node: Some(self.node.id),
+            epoch: Some(OwnershipEpoch(1)),
+            saved: false,
+            placements: 1,
+            requested_by: Actor::system("test"),
+            requested_at: now,
+            correlation: CorrelationId::generate(&SystemIds, now),
+            updated_at: now,
+            generation: Generation::FIRST,
+        };
+        let change = AllocationChange { after: row, before: None, cause: AllocationCause::Requested };
+        let commit = request(now).commit(Vec::new(), vec![Change::Allocation(Box::new(change))]);
+        let outcome = self.store().commit_one(commit).await.unwrap();
+        assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
+    }
+
     pub async fn issue(&self, key: &str, input: TaskInput) -> TaskId {
         self.put(key, input, None).await
     }
@@ -292,17 +326,9 @@ impl World {
     async fn put(&self, key: &str, input: TaskInput, term: Option<Term>) -> TaskId {
         let node = self.store().node(self.node.id).await.unwrap().unwrap();
         let now = SystemClock.now();
-        let request = Request {
-            actor: Actor::system("test"),
-            reason: String::new(),
-            now,
-            ids: &SystemIds,
-            op: OpId::generate(&SystemIds, now),
-            correlation: CorrelationId::generate(&SystemIds, now),
-        };
         let new = NewTask { node: &node, owner: TaskOwner::Request, key: key.to_owned(), input, term };
         let nonce = *SystemIds.uuid(now).as_bytes();
-        let (task, commit) = issue(&request, new, nonce).unwrap();
+        let (task, commit) = issue(&request(now), new, nonce).unwrap();
         let outcome = self.store().commit_one(commit).await.unwrap();
         assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
         task.id
@@ -318,6 +344,20 @@ impl World {
                 return task;
             }
             assert!(Instant::now() < deadline, "{task:?}");
+            ticks.tick().await;
+        }
+    }
+
+    /// An allocation once no node has it.
+    pub async fn allocation_over(&self, id: AllocationId) -> Allocation {
+        let deadline = Instant::now() + PATIENCE;
+        let mut ticks = tokio::time::interval(Duration::from_millis(5));
+        loop {
+            let row = self.store().allocation(id).await.unwrap().unwrap();
+            if row.placed_on().is_none() {
+                return row;
+            }
+            assert!(Instant::now() < deadline, "{row:?}");
             ticks.tick().await;
         }
     }
@@ -356,6 +396,17 @@ impl World {
     pub async fn stop(mut self) {
         self.kill_agent().await;
         self.server.stop().await;
+    }
+}
+
+fn request(now: Timestamp) -> Request<'static> {
+    Request {
+        actor: Actor::system("test"),
+        reason: String::new(),
+        now,
+        ids: &SystemIds,
+        op: OpId::generate(&SystemIds, now),
+        correlation: CorrelationId::generate(&SystemIds, now),
     }
 }
 
