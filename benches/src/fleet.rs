@@ -27,6 +27,7 @@ pub fn site(number: u8, provider: SiteProvider) -> Site {
         region_code: "bench".to_owned(),
         provider,
         heartbeat: HeartbeatPolicy::default(),
+        bmc: lattice_core::bmc::BmcPolicy::default(),
         status: SiteStatus::Active,
         created_at: T0,
         updated_at: T0,

@@ -219,6 +219,7 @@ impl Plane {
                     live_allocations: 0,
                     site: &self.site,
                     placed: &[],
+                    has_bmc: false,
                 })
             });
             let planned = planned.collect::<Result<Vec<_>, _>>().map_err(at("plan"))?;

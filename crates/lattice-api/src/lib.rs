@@ -5,6 +5,7 @@
 pub mod agent;
 pub mod audit;
 pub mod batch;
+pub mod bmc;
 pub mod client;
 pub mod error;
 pub mod event;

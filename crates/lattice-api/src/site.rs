@@ -2,6 +2,7 @@
 //!
 //! Secrets go in through `credentials` alone and never come out; where they are kept is decided by the server.
 
+pub use lattice_core::bmc::BmcPolicy;
 use lattice_core::ids::{Generation, SiteId};
 pub use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::secret::Secret;
@@ -25,6 +26,9 @@ pub struct CreateSite {
     /// Heartbeat times; the defaults when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heartbeat: Option<HeartbeatPolicy>,
+    /// Which BMCs may be called, and how often they are asked; the defaults when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bmc: Option<BmcPolicy>,
 }
 
 /// Changes a site: a field that is absent stays as it is.
@@ -40,6 +44,9 @@ pub struct PatchSite {
     /// Heartbeat times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heartbeat: Option<HeartbeatPolicy>,
+    /// Which BMCs may be called, and how often they are asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bmc: Option<BmcPolicy>,
     /// Settings of the provider that change, as a JSON merge patch (RFC 7396); its kind cannot change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
@@ -59,6 +66,9 @@ pub struct SiteView {
     pub provider: SiteProvider,
     /// Heartbeat times of its nodes.
     pub heartbeat: HeartbeatPolicy,
+    /// Which BMCs of its nodes may be called, and how often they are asked.
+    #[serde(default)]
+    pub bmc: BmcPolicy,
     /// Whether new work may start.
     pub status: SiteStatus,
     /// Whether every secret that the provider needs is there.

@@ -101,6 +101,7 @@ impl Server {
 async fn serve(home: &std::path::Path) -> (String, String) {
     let store = Store::open(StoreConfig::sqlite(home.join("lattice.db"))).await.unwrap();
     let token = first_rows(&store).await;
+    let secrets = Arc::new(FileSecretStore::open(home, &home.join("secrets.key")).unwrap());
     let parts = Parts {
         store,
         clock: Arc::new(SystemClock),
@@ -113,9 +114,10 @@ async fn serve(home: &std::path::Path) -> (String, String) {
             bytes
         }),
         wake: Arc::new(|_| {}),
-        secrets: Arc::new(FileSecretStore::open(home, &home.join("secrets.key")).unwrap()),
         webhooks: Arc::new(HttpSender::new(AddressPolicy::of_trials())),
         secret_standing: Arc::default(),
+        bmcs: Arc::new(lattice_providers::machine::bmc::BmcClients::new(secrets.clone(), Arc::new(SystemClock))),
+        secrets,
         prober: Arc::new(Answers),
         registry: Arc::new(Registry::new()),
         task_keys: Arc::new(TaskKeys::new(SigningKey::from_seed(&Secret::new(vec![5; 32])).unwrap())),
@@ -149,6 +151,7 @@ async fn first_rows(store: &Store) -> String {
         region_code: "local".into(),
         provider: SiteProvider::Manual,
         heartbeat: HeartbeatPolicy::default(),
+        bmc: lattice_core::bmc::BmcPolicy::default(),
         status: SiteStatus::Active,
         created_at: at,
         updated_at: at,

@@ -69,6 +69,7 @@ impl World {
             region_code: "lab".into(),
             provider: SiteProvider::Manual,
             heartbeat: HeartbeatPolicy::default(),
+            bmc: lattice_core::bmc::BmcPolicy::default(),
             status: SiteStatus::Active,
             created_at: START,
             updated_at: START,
@@ -361,6 +362,7 @@ async fn an_urgent_drain_saves_what_can_be_saved_and_it_goes_on_elsewhere() {
         live_allocations: 2,
         site: &world.site,
         placed: &placed,
+        has_bmc: false,
     };
     let planned = commands::drain(&known, &world.request(at(2)), true, &|| [5; 16]).unwrap();
     assert!(matches!(world.store.commit_one(planned.commit).await.unwrap(), Outcome::Applied { .. }));

@@ -6,9 +6,11 @@ pub mod endpoint;
 pub mod health;
 pub mod policy;
 pub mod power;
+pub mod row;
 
 pub use breaker::{Breaker, BreakerOpen, BreakerState, CredentialMark};
 pub use endpoint::{BmcEndpoint, BmcProtocol, BmcTls, BmcWay, CipherSuite, EndpointProblem};
 pub use health::{Component, Evidence, HealthReport, Severity, judge};
 pub use policy::BmcPolicy;
 pub use power::{PowerReading, PowerSaid};
+pub use row::{Bmc, BmcCause, BmcReport, Investigation};

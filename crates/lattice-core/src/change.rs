@@ -13,6 +13,7 @@ use crate::actor::Actor;
 use crate::agent::task::TaskChange;
 use crate::allocation::AllocationChange;
 use crate::batch::BatchChange;
+use crate::bmc::{Bmc, BmcCause, BmcReport};
 use crate::credential::{ApiToken, EnrollmentToken};
 use crate::ids::{
     AllocationId, ApiTokenId, BatchId, CorrelationId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, ProfileId,
@@ -109,6 +110,15 @@ pub enum Change {
     },
     /// What the provider said; replaces the earlier.
     ProviderState(ProviderState),
+    /// What a node's BMC said; replaces the earlier.
+    BmcReport(Box<BmcReport>),
+    /// The row of a node's BMC; its login is in the secret store.
+    Bmc {
+        /// The row after the change.
+        after: Bmc,
+        /// Why it changes.
+        cause: BmcCause,
+    },
     /// A job row.
     Job(Box<JobChange>),
     /// A batch row.

@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod allocation;
 pub mod batch;
+pub mod bmc;
 pub mod bootstrap;
 pub mod create;
 pub mod hold;

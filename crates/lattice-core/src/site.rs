@@ -16,6 +16,7 @@ pub use roce::{RoceAssignment, RoceRow};
 
 use serde::{Deserialize, Serialize};
 
+use crate::bmc::BmcPolicy;
 use crate::ids::{Generation, SiteId};
 use crate::node::class::HeartbeatPolicy;
 use crate::time::Timestamp;
@@ -85,6 +86,9 @@ pub struct Site {
     /// Heartbeat times of its nodes.
     #[serde(default)]
     pub heartbeat: HeartbeatPolicy,
+    /// Which BMCs of its nodes may be called, and how often they are asked.
+    #[serde(default)]
+    pub bmc: BmcPolicy,
     /// Whether new work may start.
     pub status: SiteStatus,
     /// When it was created.

@@ -56,6 +56,7 @@ fn site(provider: SiteProvider) -> Site {
         region_code: "eu".into(),
         provider,
         heartbeat: HeartbeatPolicy::default(),
+        bmc: lattice_core::bmc::BmcPolicy::default(),
         status: SiteStatus::Active,
         created_at: NOW,
         updated_at: NOW,

@@ -49,6 +49,7 @@ fn site() -> Site {
         region_code: "lab".into(),
         provider: SiteProvider::Manual,
         heartbeat: HeartbeatPolicy::default(),
+        bmc: lattice_core::bmc::BmcPolicy::default(),
         status: SiteStatus::Active,
         created_at: NOW,
         updated_at: NOW,
@@ -109,7 +110,7 @@ fn at(status: Status, availability: Availability) -> Node {
 }
 
 fn known<'a>(node: &'a Node, site: &'a Site) -> Known<'a> {
-    Known { node, job: None, health: Health::Passed, live_allocations: 0, site, placed: &[] }
+    Known { node, job: None, health: Health::Passed, live_allocations: 0, site, placed: &[], has_bmc: false }
 }
 
 #[test]
@@ -350,7 +351,7 @@ fn every_state_is_explained_and_every_command_in_it_is_ours() {
             if !node.state.is_allowed() {
                 continue;
             }
-            let context = NodeContext { job: None, last_heard: None, times, health: &Health::NotReported };
+            let context = NodeContext { job: None, last_heard: None, times, health: &Health::NotReported, bmc: None };
             let told = explanation::node(&node, &context, NOW);
             assert_eq!(told.fine, node.is_schedulable(NOW), "{}", node.state);
             assert!(told.fine || !told.because.is_empty(), "{} is not explained", node.state);
@@ -366,7 +367,7 @@ fn every_state_is_explained_and_every_command_in_it_is_ours() {
 /// The commands that an explanation of the node prints.
 fn advised(node: &Node) -> Vec<String> {
     let times = HeartbeatPolicy::default().times(NodeClass::Standard);
-    let context = NodeContext { job: None, last_heard: None, times, health: &Health::NotReported };
+    let context = NodeContext { job: None, last_heard: None, times, health: &Health::NotReported, bmc: None };
     let commands = explanation::node(node, &context, NOW).next.into_iter().filter_map(|next| match next {
         NextAction::Run { command, effect } => Some(format!("{command}: {effect}")),
         NextAction::WaitUntil { .. } | NextAction::Fix { .. } => None,

@@ -163,6 +163,7 @@ fn a_job_keeps_the_settings_it_was_accepted_with_and_sees_a_new_address() {
         region_code: "eu".to_owned(),
         provider: SiteProvider::Maas(after),
         heartbeat: HeartbeatPolicy::default(),
+        bmc: lattice_core::bmc::BmcPolicy::default(),
         status: SiteStatus::Active,
         created_at: NOW,
         updated_at: NOW,

@@ -8,6 +8,7 @@ pub mod surface;
 pub(crate) mod audit;
 mod backup;
 pub(crate) mod batches;
+mod bmc;
 mod events;
 pub(crate) mod extract;
 pub(crate) mod fleet;
@@ -48,6 +49,7 @@ use lattice_core::ids::{IdSource, JobId, NodeId};
 use lattice_core::secret::Secret;
 use lattice_core::site::Site;
 use lattice_core::time::Clock;
+use lattice_providers::machine::bmc::BmcReaders;
 use lattice_providers::secret::{SecretObject, SecretPath, SecretStore};
 use lattice_providers::webhook::WebhookSender;
 use lattice_store::Store;
@@ -77,6 +79,8 @@ pub struct Parts {
     pub secret_standing: Arc<SecretStanding>,
     /// Checks and tries receivers of events.
     pub webhooks: Arc<dyn WebhookSender>,
+    /// Reads BMCs, in the same queues as the jobs.
+    pub bmcs: Arc<dyn BmcReaders>,
     /// Tries sites.
     pub prober: Arc<dyn SiteProber>,
     /// Who was heard when.

@@ -4,6 +4,7 @@ pub mod agent_api;
 pub mod agent_source;
 pub mod agents;
 pub mod auth;
+mod bmc_watch;
 pub mod clock;
 pub mod config;
 pub mod error;

@@ -17,6 +17,7 @@ use lattice_core::secret::{Secret, token_hash};
 use lattice_core::site::{Site, SiteProvider, SiteStatus};
 use lattice_core::time::Clock;
 use lattice_core::webhook::address::AddressPolicy;
+use lattice_providers::machine::bmc::BmcClients;
 use lattice_providers::secret::SecretStore;
 use lattice_providers::secret::vault::VaultSettings;
 use lattice_providers::webhook::HttpSender;
@@ -34,6 +35,7 @@ use tracing::{info, warn};
 use crate::agent_api::{AgentListener, AgentPolicy, AgentService, Limits, Parts, server_tls};
 use crate::agent_source::AgentSource;
 use crate::agents::{Agents, WakeJob};
+use crate::bmc_watch;
 use crate::http;
 use crate::https::{self, HttpsListener};
 use crate::keys::{self, Keys, KeysError};
@@ -232,7 +234,7 @@ impl Server {
         let agent_url = options.agent_url.clone().unwrap_or_else(|| format!("https://{agent_address}"));
         let agent = AgentSource::find(&options, &agent_url).await?;
         let bootstrap = bootstrap_config(agent_url, &agent, &authority, &task_keys);
-        let tools = tools(&options, &store, &secrets, &registry, &clock, &ids, bootstrap.clone());
+        let (tools, bmcs) = tools(&options, &store, &secrets, &registry, &clock, &ids, bootstrap.clone());
         let providers = Arc::clone(&tools.providers);
         let driver = EmbeddedDriver::start(Runner::new(Arc::new(tools)), DriverLimits::default());
         let wake = Arc::new(Wake(driver.waker()));
@@ -255,6 +257,7 @@ impl Server {
         let listener = AgentListener::start(agent_socket, Arc::new(service), tls, options.agent_limits)?;
 
         let task_loop = task_loop.start(&clock, &tasks, &stop).await?;
+        let watched = Arc::clone(&fleet);
         let loops = Loops { store: store.clone(), fleet, clock: clock.clone(), ids: ids.clone(), tasks: task_loop };
         loops.spawn(&tasks, &stop, options.detector_interval, &metrics);
         let parts = http::Parts {
@@ -265,6 +268,7 @@ impl Server {
             ids: Arc::clone(&ids),
             random: Arc::new(rand::random),
             wake: Arc::new(move |job| wake.wake(job)),
+            bmcs,
             prober: Arc::new(Prober::new(Arc::clone(&secrets), Arc::clone(&clock), Arc::clone(&ids), providers)),
             secrets,
             registry,
@@ -274,8 +278,7 @@ impl Server {
             limits: options.http_limits,
             stop: stop.clone(),
         };
-        tasks.spawn(secrets::watch(&parts, options.name.clone()));
-        tasks.spawn(webhooks::deliver(Courier::of(&parts, options.name.clone()), stop.clone()));
+        watches(&parts, watched, &options.name, &tasks);
         let api = serve_api(options.api_listen, options.api_tls.as_ref(), http::router(parts), &tasks, &stop).await?;
         info!(%api, agents = %listener.address(), "server started");
         Ok(Self { api, agents: listener.address(), store, metrics, stop, tasks, listener, driver, clock, ids })
@@ -353,6 +356,7 @@ async fn ensure_local_site(store: &Store, clock: &dyn Clock, ids: &dyn IdSource)
         region_code: "local".to_owned(),
         provider: SiteProvider::Manual,
         heartbeat: HeartbeatPolicy::default(),
+        bmc: lattice_core::bmc::BmcPolicy::default(),
         status: SiteStatus::Active,
         created_at: now,
         updated_at: now,
@@ -370,7 +374,14 @@ fn bind(address: SocketAddr) -> Result<std::net::TcpListener, StartError> {
     std::net::TcpListener::bind(address).map_err(|source| StartError::Listen { address, source })
 }
 
-/// What stages work with.
+/// Those who look after the secret store, the receivers of events and the BMCs.
+fn watches(parts: &http::Parts, fleet: Arc<Fleet>, name: &str, tasks: &TaskTracker) {
+    tasks.spawn(secrets::watch(parts, name.to_owned()));
+    tasks.spawn(webhooks::deliver(Courier::of(parts, name.to_owned()), parts.stop.clone()));
+    tasks.spawn(bmc_watch::run(parts, fleet));
+}
+
+/// What stages work with, and the BMCs that they share with those who only look.
 fn tools(
     options: &Options,
     store: &Store,
@@ -379,9 +390,10 @@ fn tools(
     clock: &Arc<dyn Clock>,
     ids: &Arc<dyn IdSource>,
     bootstrap: BootstrapConfig,
-) -> Tools {
+) -> (Tools, Arc<BmcClients>) {
     let clients = SiteClients::new(Arc::clone(secrets), Arc::clone(clock), Arc::clone(ids));
-    Tools {
+    let bmcs = Arc::clone(clients.bmcs());
+    let tools = Tools {
         store: store.reading_beside_commits(),
         clock: Arc::clone(clock),
         ids: Arc::clone(ids),
@@ -394,7 +406,8 @@ fn tools(
         limits: lattice_workflow::tools::Limits::default(),
         crash: lattice_workflow::crash::CrashPlan::never(),
         sites: lattice_workflow::tools::SiteCache::default(),
-    }
+    };
+    (tools, bmcs)
 }
 
 /// How hosts find this server and what they trust.

@@ -13,8 +13,8 @@ use crate::error::StoreError;
 use crate::sql::Value;
 use crate::table::{Kind, Table, Writes, col};
 use crate::{
-    allocation, audit, batch, credential, facts, feed, history, job, node, site, site_credential, site_detail, stage,
-    task, webhook,
+    allocation, audit, batch, bmc, credential, facts, feed, history, job, node, site, site_credential, site_detail,
+    stage, task, webhook,
 };
 
 /// Ops that were committed, each with the outcome that its repeat is answered with.
@@ -222,6 +222,8 @@ fn gives_up(commit: &Commit, change: &Change, taken: &Outcome) -> bool {
         Change::Node(_)
         | Change::HostFacts { .. }
         | Change::ProviderState(_)
+        | Change::BmcReport(_)
+        | Change::Bmc { .. }
         | Change::Job(_)
         | Change::Batch(_)
         | Change::Task(_)
@@ -295,6 +297,8 @@ fn put_change(
             tx.put(&facts::HOST_FACTS, facts::host_row(*node, facts, commit.at), Put::Insert)
         }
         Change::ProviderState(state) => tx.put(&facts::PROVIDER_STATES, facts::provider_row(state), Put::Insert),
+        Change::BmcReport(report) => tx.put(&bmc::BMC_REPORTS, bmc::report_row(report), Put::Insert),
+        Change::Bmc { after, .. } => tx.put(&bmc::BMCS, bmc::row(after), whole),
         Change::Site(row) => tx.put(&site::SITES, site::row(row), whole),
         Change::SiteCredential { after, .. } => {
             tx.put(&site_credential::SITE_CREDENTIALS, site_credential::row(after), whole)
@@ -333,7 +337,7 @@ fn remove(tx: &mut impl Transaction, removed: &Removed) -> Result<(), StoreError
     };
     let key = match removed_row(removed).0 {
         RowKey::Sku(name) => Value::owned(name),
-        RowKey::Node(id) => Value::Id(id.uuid()),
+        RowKey::Node(id) | RowKey::Bmc(id) => Value::Id(id.uuid()),
         RowKey::Job(id) => Value::Id(id.uuid()),
         RowKey::Batch(id) => Value::Id(id.uuid()),
         RowKey::Task(id) => Value::Id(id.uuid()),

@@ -23,6 +23,7 @@ pub(crate) enum RowKey {
     Allocation(AllocationId),
     Site(SiteId),
     SiteCredential(SiteId, CredentialName),
+    Bmc(NodeId),
     Sku(String),
     Profile(ProfileId),
     PowerOverride(OverrideId),
@@ -43,6 +44,7 @@ impl std::fmt::Display for RowKey {
             Self::Allocation(id) => write!(f, "allocation {id}"),
             Self::Site(id) => write!(f, "site {id}"),
             Self::SiteCredential(site, name) => write!(f, "credential {name} of site {site}"),
+            Self::Bmc(node) => write!(f, "BMC of node {node}"),
             Self::Sku(name) => write!(f, "sku {name}"),
             Self::Profile(id) => write!(f, "profile {id}"),
             Self::PowerOverride(id) => write!(f, "power override {id}"),
@@ -207,6 +209,7 @@ pub(crate) fn guarded(change: &Change) -> Option<(RowKey, Generation)> {
         Change::SiteCredential { after, .. } => {
             Some((RowKey::SiteCredential(after.site, after.name), after.generation))
         }
+        Change::Bmc { after, .. } => Some((RowKey::Bmc(after.node), after.generation)),
         Change::Sku(sku) => Some((RowKey::Sku(sku.name.clone()), sku.generation)),
         Change::Profile(profile) => Some((RowKey::Profile(profile.id), profile.generation)),
         Change::PowerOverride(one) => Some((RowKey::PowerOverride(one.id), one.generation)),
@@ -220,7 +223,11 @@ pub(crate) fn guarded(change: &Change) -> Option<(RowKey, Generation)> {
         Change::ApiToken(token) => Some((RowKey::ApiToken(token.id), token.generation)),
         Change::Webhook(change) => Some((RowKey::Webhook(change.after.id), change.after.generation)),
         Change::WebhookStep(step) => Some((RowKey::WebhookProgress(step.after.webhook), step.after.generation)),
-        Change::HostFacts { .. } | Change::ProviderState(_) | Change::Refusal { .. } | Change::Note { .. } => None,
+        Change::HostFacts { .. }
+        | Change::ProviderState(_)
+        | Change::BmcReport(_)
+        | Change::Refusal { .. }
+        | Change::Note { .. } => None,
     }
 }
 
@@ -272,6 +279,8 @@ pub(crate) fn unique_keys(change: &Change) -> Vec<(UniqueKey, String)> {
         | Change::Task(_)
         | Change::Allocation(_)
         | Change::SiteCredential { .. }
+        | Change::Bmc { .. }
+        | Change::BmcReport(_)
         | Change::Sku(_)
         | Change::WebhookStep(_)
         | Change::HostFacts { .. }
@@ -296,6 +305,7 @@ fn written(change: &Change) -> Option<String> {
     match change {
         Change::HostFacts { node, .. } => Some(format!("host facts of node {node}")),
         Change::ProviderState(state) => Some(format!("provider state of node {}", state.node)),
+        Change::BmcReport(report) => Some(format!("BMC report of node {}", report.node)),
         Change::Node(_)
         | Change::Job(_)
         | Change::Batch(_)
@@ -303,6 +313,7 @@ fn written(change: &Change) -> Option<String> {
         | Change::Allocation(_)
         | Change::Site(_)
         | Change::SiteCredential { .. }
+        | Change::Bmc { .. }
         | Change::Sku(_)
         | Change::Profile(_)
         | Change::PowerOverride(_)
@@ -371,6 +382,8 @@ fn false_story(change: &Change) -> Option<Invalid> {
         }
         Change::HostFacts { .. }
         | Change::ProviderState(_)
+        | Change::BmcReport(_)
+        | Change::Bmc { .. }
         | Change::Site(_)
         | Change::SiteCredential { .. }
         | Change::Sku(_)

@@ -64,6 +64,9 @@ const SUMMARY: &str = "SELECT id, kind, node, site, batch, created_at, hostname,
 pub(crate) const LIVE: &str =
     "status IN ('pending', 'running', 'compensating', 'failed_retryable', 'failed_manual_intervention')";
 
+/// Kinds of jobs that own their node: those of which one at most is live, as [`JobKind::owns_its_node`] says.
+pub(crate) const OWNING: &str = "kind <> 'bmc_investigation'";
+
 /// Whether a driver has something to do for a job of that status, now or later: to start it or to drive it.
 const fn is_runnable(status: JobStatus) -> bool {
     status.is_driven() || matches!(status, JobStatus::Pending)
@@ -300,7 +303,7 @@ impl Store {
         Ok(found.await?.pop())
     }
 
-    /// The newest job of a node that is not over.
+    /// The newest job that owns a node and is not over.
     ///
     /// # Errors
     /// The database fails.
@@ -308,6 +311,7 @@ impl Store {
         let mut conditions = Conditions::default();
         conditions.add("node = ?", [Value::Id(node.uuid())]);
         conditions.add(LIVE, []);
+        conditions.add(OWNING, []);
         Ok(self.fetch(conditions.query("SELECT body FROM jobs", "ORDER BY id DESC", 1), read).await?.pop())
     }
 

@@ -10,6 +10,7 @@ mod audit;
 mod backend;
 mod backup;
 mod batch;
+mod bmc;
 mod commit;
 mod credential;
 mod error;

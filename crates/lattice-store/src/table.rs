@@ -4,6 +4,7 @@ use crate::allocation::ALLOCATIONS;
 use crate::apply::OPS;
 use crate::audit::AUDIT;
 use crate::batch::BATCHES;
+use crate::bmc::{BMC_REPORTS, BMCS};
 use crate::credential::{API_TOKENS, ENROLLMENT_TOKENS};
 use crate::error::StoreError;
 use crate::facts::{HOST_FACTS, PROVIDER_STATES};
@@ -173,6 +174,8 @@ pub(crate) const ALL: &[&Table] = &[
     &WEBHOOK_DELIVERIES,
     &HOST_FACTS,
     &PROVIDER_STATES,
+    &BMCS,
+    &BMC_REPORTS,
     &OUTBOX,
     &AUDIT,
     &LEASES,

@@ -137,7 +137,7 @@ const fn owner(wish: &Wish<'_>) -> Owner {
         lattice_core::job::JobKind::Onboarding => Owner::Onboarding,
         lattice_core::job::JobKind::Drain | lattice_core::job::JobKind::Retire => Owner::Retirement,
         lattice_core::job::JobKind::Remove => Owner::Removal,
-        lattice_core::job::JobKind::Reboot => Owner::Operator,
+        lattice_core::job::JobKind::Reboot | lattice_core::job::JobKind::BmcInvestigation => Owner::Operator,
     }
 }
 

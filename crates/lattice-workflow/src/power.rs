@@ -1,12 +1,18 @@
-//! The power of a node's machine or instance, as its provider sees and switches it. Unknown is not off.
+//! The power of a node's machine or instance, as its BMC or its provider sees and switches it. Unknown is not off.
+//!
+//! A node's own BMC comes first, where it has one: it answers for the machine whatever its provider thinks of it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use lattice_core::bmc::{PowerReading, PowerSaid};
 use lattice_core::failure::FailureClass;
 use lattice_core::job::StageError;
 use lattice_core::node::PowerFact;
 use lattice_core::site::SiteProvider;
+use lattice_core::time::Timestamp;
+use lattice_providers::error::ProviderError;
+use lattice_providers::machine::bmc::{BmcControl, Caller, PowerOrder};
 use lattice_providers::machine::maas::power::StopMode;
 use lattice_providers::machine::maas::{MaasObserver, Machine, MachineStatus};
 use lattice_providers::observer::{MachineState, STAMP};
@@ -34,6 +40,14 @@ pub struct Power {
 /// # Errors
 /// The provider or the BMC does not answer; the machine is gone, without an OS, or not this node's.
 pub async fn power(ctx: &Context<'_>) -> Result<Power, StageError> {
+    if let Some(bmc) = own_bmc(ctx).await? {
+        let reading = bmc.power().await.map_err(of_bmc(ctx.now))?;
+        if let PowerSaid::Unknown { why } = &reading.said {
+            let message = format!("{} does not say whether {} is on: {why}", reading.source, ctx.node.hostname);
+            return Err(error(FailureClass::BmcPowerFailure, "power_unknown", message));
+        }
+        return Ok(Power { fact: reading.fact(), seen: seen_by_bmc(ctx, &reading) });
+    }
     match &ctx.site.provider {
         SiteProvider::Maas(_) => {
             let (region, machine) = machine(ctx).await?;
@@ -86,6 +100,10 @@ pub enum Off {
 /// # Errors
 /// The provider or the BMC refuses or does not answer.
 pub async fn switch_off(ctx: &Context<'_>, how: Off, key: &str) -> Result<(), StageError> {
+    if let Some(bmc) = own_bmc(ctx).await? {
+        let order = if how == Off::Asked { PowerOrder::SoftOff } else { PowerOrder::Off };
+        return bmc.order(order).await.map_err(of_bmc(ctx.now));
+    }
     match &ctx.site.provider {
         SiteProvider::Maas(_) => {
             let (region, machine) = machine(ctx).await?;
@@ -106,6 +124,9 @@ pub async fn switch_off(ctx: &Context<'_>, how: Off, key: &str) -> Result<(), St
 /// # Errors
 /// The provider or the BMC refuses or does not answer.
 pub async fn switch_on(ctx: &Context<'_>, key: &str) -> Result<(), StageError> {
+    if let Some(bmc) = own_bmc(ctx).await? {
+        return bmc.order(PowerOrder::On).await.map_err(of_bmc(ctx.now));
+    }
     match &ctx.site.provider {
         SiteProvider::Maas(_) => {
             let (region, machine) = machine(ctx).await?;
@@ -116,6 +137,41 @@ pub async fn switch_on(ctx: &Context<'_>, key: &str) -> Result<(), StageError> {
             instances.start(instance_name(ctx), key).await.map_err(failed(ctx.now))
         }
         SiteProvider::Manual => Err(by_hand(ctx)),
+    }
+}
+
+/// The node's own BMC, if one is set; this job waits for it in its queue under its own name.
+///
+/// # Errors
+/// It is set, and cannot be called.
+pub async fn own_bmc(ctx: &Context<'_>) -> Result<Option<Arc<dyn BmcControl>>, StageError> {
+    let known = ctx.tools.store.bmc(ctx.node.id).await.map_err(|failure| {
+        error(FailureClass::UpstreamTransient, "store_failed", format!("the row of its BMC cannot be read: {failure}"))
+    })?;
+    let Some(bmc) = known else { return Ok(None) };
+    let caller = Caller { who: format!("job {}", ctx.job.id), why: ctx.job.state.stage.to_string() };
+    ctx.tools.providers.bmc(ctx.site, &bmc, caller).await.map(Some).map_err(of_bmc(ctx.now))
+}
+
+/// A failure of a BMC, of its own class: what a provider would call transient is the BMC's here. spec: S5 4.7
+pub fn of_bmc(now: Timestamp) -> impl Fn(ProviderError) -> StageError {
+    move |failure| {
+        let failed = failed(now)(failure);
+        let class = match failed.class {
+            FailureClass::UpstreamTransient => FailureClass::BmcPowerFailure,
+            other => other,
+        };
+        StageError { class, ..failed }
+    }
+}
+
+/// A reading as what was seen of the machine.
+pub fn seen_by_bmc(ctx: &Context<'_>, reading: &PowerReading) -> Seen {
+    Seen {
+        provider_ref: ctx.node.provider_ref.clone().unwrap_or_else(|| ctx.node.hostname.clone()),
+        status: reading.to_string(),
+        power: reading.fact(),
+        addresses: Vec::new(),
     }
 }
 
@@ -133,6 +189,6 @@ fn by_hand(ctx: &Context<'_>) -> StageError {
     error(
         FailureClass::InputConfigError,
         "no_power_control",
-        format!("{} was bootstrapped by hand: nothing here can switch it", ctx.node.hostname),
+        format!("{} was bootstrapped by hand and has no BMC: nothing here can switch it", ctx.node.hostname),
     )
 }

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lattice_core::bmc::Bmc;
 use lattice_core::job::StageError;
 use lattice_core::secret::Secret;
 use lattice_core::site::Site;
 use lattice_core::time::Timestamp;
 use lattice_providers::error::{ErrorKind, ProviderError, Remedy};
+use lattice_providers::machine::bmc::{BmcControl, Caller};
 use lattice_providers::machine::maas::MaasObserver;
 use lattice_providers::observer::MachineObservation;
 use lattice_providers::provider::{CommandOutput, GuestAccess, MachineProvider};
@@ -35,6 +37,15 @@ pub trait Providers: Send + Sync {
     /// # Errors
     /// The site's settings or credentials cannot be used.
     async fn maas(&self, site: &Site) -> Result<Arc<MaasObserver>, ProviderError>;
+
+    /// A node's BMC, for one caller.
+    ///
+    /// # Errors
+    /// The site does not allow its address, its credential cannot be had, or there is no way to BMCs here.
+    async fn bmc(&self, site: &Site, bmc: &Bmc, caller: Caller) -> Result<Arc<dyn BmcControl>, ProviderError> {
+        let _ = (site, bmc, caller);
+        Err(ProviderError::unusable("bmc connect", "there is no way to BMCs here"))
+    }
 
     /// A shell on a deployed host, by its pinned host key.
     ///

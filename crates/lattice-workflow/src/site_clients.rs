@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lattice_core::bmc::Bmc;
 use lattice_core::ids::{IdSource, SiteId};
 use lattice_core::secret::{Secret, token_hash};
 use lattice_core::site::{LxdSite, MaasSite, Site, SiteProvider};
 use lattice_core::time::Clock;
 use lattice_providers::error::ProviderError;
+use lattice_providers::machine::bmc::{BmcClients, BmcControl, Caller};
 use lattice_providers::machine::lxd::{LxdClient, LxdCredentials, LxdSettings};
 use lattice_providers::machine::maas::follow::FollowLimits;
 use lattice_providers::machine::maas::{
@@ -36,6 +38,7 @@ pub struct SiteClients {
     transports: Box<TransportFactory>,
     regions: Mutex<HashMap<SiteId, Made<MaasObserver>>>,
     hosts: Mutex<HashMap<SiteId, Made<LxdClient>>>,
+    bmcs: Arc<BmcClients>,
 }
 
 /// A client and the fingerprint of what it was made from.
@@ -59,6 +62,7 @@ impl SiteClients {
         ids: Arc<dyn IdSource>,
         transports: impl Fn(&MaasSite) -> Result<Arc<dyn MaasTransport>, ProviderError> + Send + Sync + 'static,
     ) -> Self {
+        let bmcs = Arc::new(BmcClients::new(Arc::clone(&secrets), Arc::clone(&clock)));
         Self {
             secrets,
             clock,
@@ -66,7 +70,13 @@ impl SiteClients {
             transports: Box::new(transports),
             regions: Mutex::default(),
             hosts: Mutex::default(),
+            bmcs,
         }
+    }
+
+    /// The BMCs of all nodes; whoever reads them waits in the same queues as the jobs.
+    pub const fn bmcs(&self) -> &Arc<BmcClients> {
+        &self.bmcs
     }
 
     async fn secret(&self, call: &str, path: &str, field: &'static str) -> Result<Secret<String>, ProviderError> {
@@ -137,6 +147,10 @@ impl Providers for SiteClients {
         let client = Arc::new(self.region(settings, &key)?);
         regions.insert(site.id, Made { from, client: Arc::clone(&client) });
         Ok(client)
+    }
+
+    async fn bmc(&self, site: &Site, bmc: &Bmc, caller: Caller) -> Result<Arc<dyn BmcControl>, ProviderError> {
+        self.bmcs.control(bmc, &site.bmc, caller).await
     }
 
     async fn shell(&self, target: &ShellTarget) -> Result<Box<dyn Shell>, ProviderError> {

@@ -2,6 +2,7 @@
 
 mod apply_roce_phase2;
 mod begin_drain;
+mod check_out_of_band;
 mod classify_deploy_failure;
 mod cleanup_secrets;
 mod commission_node;
@@ -75,5 +76,6 @@ pub const fn stage_runner(name: StageName) -> &'static dyn StageRunner {
         StageName::PowerOff => &power_off::PowerOff,
         StageName::PowerOn => &power_on::PowerOn,
         StageName::WaitForBoot => &wait_for_boot::WaitForBoot,
+        StageName::CheckOutOfBand => &check_out_of_band::CheckOutOfBand,
     }
 }

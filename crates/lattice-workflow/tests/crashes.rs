@@ -241,7 +241,15 @@ async fn lose(world: &World, node: NodeId) {
 async fn reboot(world: &World, node: NodeId) -> Job {
     let row = world.node(node).await;
     let health = Health::NotReported;
-    let known = commands::Known { node: &row, job: None, health, live_allocations: 0, site: &world.site, placed: &[] };
+    let known = commands::Known {
+        node: &row,
+        job: None,
+        health,
+        live_allocations: 0,
+        site: &world.site,
+        placed: &[],
+        has_bmc: false,
+    };
     let planned = commands::reboot(&known, &world.request()).unwrap();
     let job = planned.job.expect("a job reboots it");
     world.commit(planned.commit.changes, planned.commit.guards).await;

@@ -49,6 +49,7 @@ fn flow_of(name: FlowName) -> Flow {
         FlowName::Remove => flows::remove(),
         FlowName::RemoveLxd => flows::remove_lxd(),
         FlowName::Reboot => flows::reboot(HeartbeatPolicy::default().boot_timeout()),
+        FlowName::BmcInvestigation => flows::bmc_investigation(),
     }
 }
 

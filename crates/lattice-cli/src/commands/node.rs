@@ -1,6 +1,7 @@
 //! `lattice node`: the inventory, and what an operator may ask of a node. spec: S1 "Operator Commands"
 
 mod actions;
+mod bmc;
 mod tasks;
 mod views;
 
@@ -67,6 +68,9 @@ pub enum Command {
     /// Revoke every certificate of a node, at once
     #[command(alias = "revoke")]
     RevokeCertificate(Plain),
+    /// A node's BMC: set it, show it, look at it, have its credential tried again
+    #[command(subcommand)]
+    Bmc(bmc::Command),
 }
 
 /// One node.
@@ -170,6 +174,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
         Command::Resume(act) => actions::act(Verb::Resume, act, session).await,
         Command::Withdraw(act) => actions::act(Verb::Withdraw, act, session).await,
         Command::RevokeCertificate(plain) => revoke(plain, session).await,
+        Command::Bmc(command) => bmc::run(command, session).await,
     }
 }
 

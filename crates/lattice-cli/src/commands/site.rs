@@ -5,13 +5,17 @@ mod power_override;
 mod profile;
 mod roce;
 
+pub use power_override::login_from;
+
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use lattice_api::Gone;
 use lattice_api::client::{get, post};
 use lattice_api::page::Page;
-use lattice_api::site::{CreateSite, HeartbeatPolicy, KNOBS, PatchSite, ProbeAnswer, SiteCalls, SiteStatus, SiteView};
+use lattice_api::site::{
+    BmcPolicy, CreateSite, HeartbeatPolicy, KNOBS, PatchSite, ProbeAnswer, SiteCalls, SiteStatus, SiteView,
+};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
@@ -233,9 +237,10 @@ impl Shown for Gone {
     }
 }
 
-/// `heartbeat.…` is the site's own, everything else the provider's.
+/// `heartbeat.…` and `bmc.…` are the site's own, everything else the provider's.
 async fn set(set: Set, session: &Session) -> Result<(), Failure> {
-    let (heartbeat, provider): (Vec<_>, Vec<_>) = set.settings.into_iter().partition(is_heartbeat);
+    let (heartbeat, rest): (Vec<_>, Vec<_>) = set.settings.into_iter().partition(is_heartbeat);
+    let (bmc, provider): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_bmc);
     let mut body = PatchSite::default();
     if !provider.is_empty() {
         let mut settings = Value::Object(Map::new());
@@ -246,12 +251,28 @@ async fn set(set: Set, session: &Session) -> Result<(), Failure> {
         // The API takes the times as a whole: those that are not named stay as they are.
         body.heartbeat = Some(times(session.client.site(&set.site).await?.heartbeat, heartbeat)?);
     }
+    if !bmc.is_empty() {
+        body.bmc = Some(bmc_policy(session.client.site(&set.site).await?.bmc, bmc)?);
+    }
     patch(&set.site, &body, session).await
 }
 
 /// Whether a setting is the site's own: `heartbeat.interval_ms`.
 fn is_heartbeat((key, _): &(String, Value)) -> bool {
     key.starts_with("heartbeat.")
+}
+
+/// Whether a setting is of the site's BMCs: `bmc.networks`.
+fn is_bmc((key, _): &(String, Value)) -> bool {
+    key.starts_with("bmc.")
+}
+
+/// Rules for BMCs with some of them changed.
+fn bmc_policy(before: BmcPolicy, changes: Vec<(String, Value)>) -> Result<BmcPolicy, Failure> {
+    let mut policy = json!({"bmc": before});
+    changes.into_iter().for_each(|(key, value)| put(&mut policy, &key, value));
+    serde_json::from_value(policy["bmc"].take())
+        .map_err(|error| Failure::refused("these are no rules for BMCs").because(error.to_string()))
 }
 
 /// Heartbeat times with some of them changed.
@@ -307,12 +328,14 @@ fn create(place: Place, mut provider: Value) -> Result<CreateSite, Failure> {
             put(&mut provider, &key, value);
         }
     }
-    let (heartbeat, settings): (Vec<_>, Vec<_>) = place.set.into_iter().partition(is_heartbeat);
+    let (heartbeat, rest): (Vec<_>, Vec<_>) = place.set.into_iter().partition(is_heartbeat);
+    let (bmc, settings): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_bmc);
     for (key, value) in settings {
         put(&mut provider, &key, value);
     }
     let heartbeat = (!heartbeat.is_empty()).then(|| times(HeartbeatPolicy::default(), heartbeat)).transpose()?;
-    Ok(CreateSite { name: place.name, region_code: place.region, provider, heartbeat })
+    let bmc = (!bmc.is_empty()).then(|| bmc_policy(BmcPolicy::default(), bmc)).transpose()?;
+    Ok(CreateSite { name: place.name, region_code: place.region, provider, heartbeat, bmc })
 }
 
 fn put_given(target: &mut Value, key: &str, value: Option<String>) {
@@ -390,6 +413,7 @@ impl Shown for SiteView {
         let mut settings = Vec::new();
         flatten("", &json!(self.provider), &mut settings);
         flatten("heartbeat", &json!(self.heartbeat), &mut settings);
+        flatten("bmc", &json!(self.bmc), &mut settings);
         text.push_str(&table(&[], settings.into_iter().map(|(key, value)| with_unit(key, value))));
         text
     }

@@ -8,6 +8,7 @@ use super::{Change, Commit, JobChange, NodeAction, NodeChange, Removed, Resource
 use crate::agent::task::{Progress, TaskChange};
 use crate::allocation::AllocationChange;
 use crate::batch::BatchChange;
+use crate::bmc::{Bmc, BmcCause};
 use crate::credential::EnrollmentToken;
 use crate::ids::NodeId;
 use crate::job::{JobKind, JobStatus};
@@ -104,7 +105,9 @@ pub fn derive(commit: &Commit, change: &Change) -> Derived {
         Change::Task(change) => task(commit, change),
         Change::Allocation(change) => allocation(commit, change),
         Change::HostFacts { .. } | Change::ProviderState(_) | Change::WebhookStep(_) => Derived::default(),
+        Change::BmcReport(_) => Derived::default(),
         Change::Webhook(change) => webhook(commit, change),
+        Change::Bmc { after, cause } => bmc(commit, after, *cause),
         Change::Site(site) => {
             let action = created_or_updated("site", site.generation.0);
             row(commit, Resource::Site(site.id), action, Value::Null, site_picture(site))
@@ -113,10 +116,7 @@ pub fn derive(commit: &Commit, change: &Change) -> Derived {
             let after = json!({"name": row_after.name, "path": row_after.path, "problem": row_after.problem});
             row(commit, Resource::Site(row_after.site), format!("site.credential_{cause}"), Value::Null, after)
         }
-        Change::Sku(sku) => {
-            let action = created_or_updated("sku", sku.generation.0);
-            row(commit, Resource::Sku(sku.name.clone()), action, Value::Null, sku_picture(sku))
-        }
+        Change::Sku(one) => sku(commit, one),
         Change::Profile(profile) => {
             let action = created_or_updated("site.profile", profile.generation.0);
             row(commit, Resource::Site(profile.site), action, Value::Null, profile_picture(profile))
@@ -188,6 +188,20 @@ fn profile_picture(profile: &SiteProfile) -> Value {
 /// Which machine, never which login: the path is no secret, and tells nobody anything.
 fn override_picture(one: &PowerOverride) -> Value {
     json!({"override": one.id, "selector_type": one.selector, "selector_value": one.value, "status": one.status})
+}
+
+fn sku(commit: &Commit, sku: &Sku) -> Derived {
+    let action = created_or_updated("sku", sku.generation.0);
+    row(commit, Resource::Sku(sku.name.clone()), action, Value::Null, sku_picture(sku))
+}
+
+/// Where it is, never how it is logged in to.
+fn bmc(commit: &Commit, bmc: &Bmc, cause: BmcCause) -> Derived {
+    let after = json!({
+        "address": bmc.endpoint.address, "protocol": bmc.endpoint.way.protocol(), "breaker": bmc.breaker,
+        "refusals": bmc.refusals,
+    });
+    row(commit, Resource::Node(bmc.node), format!("node.bmc.{cause}"), Value::Null, after)
 }
 
 fn roce_picture(row: &RoceRow) -> Value {
@@ -390,6 +404,7 @@ fn milestone(change: &JobChange) -> Option<String> {
         JobKind::Retire => "retirement",
         JobKind::Remove => "removal",
         JobKind::Reboot => "reboot",
+        JobKind::BmcInvestigation => "bmc_investigation",
     };
     Some(format!("node.{noun}.{what}"))
 }

@@ -186,7 +186,7 @@ fn edge(from: Status, to: Status, kind: JobKind) -> Option<(crate::node::status:
         JobKind::Onboarding => Owner::Onboarding,
         JobKind::Drain | JobKind::Retire => Owner::Retirement,
         JobKind::Remove => Owner::Removal,
-        JobKind::Reboot => Owner::Operator,
+        JobKind::Reboot | JobKind::BmcInvestigation => Owner::Operator,
     };
     let edges = || STATUS_EDGES.iter().filter(move |edge| edge.from == from && edge.to == to);
     let found = |owner: Owner| edges().find(|edge| edge.owners.contains(&owner)).map(|edge| (edge.event, owner));

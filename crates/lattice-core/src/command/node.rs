@@ -25,6 +25,8 @@ pub struct Known<'a> {
     pub site: &'a Site,
     /// What is placed on it.
     pub placed: &'a [Allocation],
+    /// Whether it has a BMC that can be asked.
+    pub has_bmc: bool,
 }
 
 impl Known<'_> {
@@ -234,8 +236,8 @@ pub fn withdraw(known: &Known, request: &Request) -> Result<Planned, Refused> {
 pub fn reboot(known: &Known, request: &Request) -> Result<Planned, Refused> {
     let event = NodeEvent::Availability(AvailabilityEvent::Reboot);
     match &known.site.provider {
-        SiteProvider::Manual => known.simple(request, event),
-        SiteProvider::Maas(_) | SiteProvider::Lxd(_) => {
+        SiteProvider::Manual if !known.has_bmc => known.simple(request, event),
+        SiteProvider::Manual | SiteProvider::Maas(_) | SiteProvider::Lxd(_) => {
             known.moved(request, event)?;
             known.not_busy()?;
             Ok(known.owned(request, JobInput::Reboot, "reboot", &request.reason))

@@ -1,6 +1,7 @@
 //! Why a node is not schedulable.
 
 use super::{Explanation, Unmet};
+use crate::bmc::{Bmc, BmcReport, BreakerState};
 use crate::explain::NextAction;
 use crate::heartbeat::detector;
 use crate::job::{Job, JobStatus};
@@ -20,6 +21,8 @@ pub struct NodeContext<'a> {
     pub times: SilenceTimes,
     /// Its health, judged against its SKU.
     pub health: &'a Health,
+    /// Its BMC, if one is set, and what was seen of it last.
+    pub bmc: Option<(&'a Bmc, Option<&'a BmcReport>)>,
 }
 
 /// Explains a node: every unmet condition of being schedulable, and what would meet it.
@@ -170,6 +173,8 @@ impl Story<'_> {
                 "says that you power-cycle it now, by hand; it fails unless its agent registers in time"
             }
         };
+        let by_bmc = "a job power-cycles it through its BMC, and watches that it comes back";
+        let effect = if self.context.bmc.is_some() { by_bmc } else { effect };
         self.run(format!("lattice node reboot {} --yes", self.node.hostname), effect);
     }
 
@@ -240,7 +245,7 @@ impl Story<'_> {
                 );
             }
             Some(DownCause::CriticalHardware) => {
-                self.unmet("its BMC reports a critical hardware failure".to_owned(), since, "hardware");
+                self.hardware(since);
                 self.reboot();
             }
             Some(DownCause::Disabled) => {
@@ -249,7 +254,46 @@ impl Story<'_> {
             }
             None => self.unmet("it is down".to_owned(), since, "detector"),
         }
+        self.out_of_band();
         self.health();
+    }
+
+    /// The evidence that took it down, each piece with its age.
+    fn hardware(&mut self, since: Timestamp) {
+        let report = self.context.bmc.and_then(|(_, report)| report);
+        let Some(report) = report.filter(|report| !report.critical.is_empty()) else {
+            return self.unmet("its BMC reports a critical hardware failure".to_owned(), since, "hardware");
+        };
+        let source = report.health.as_ref().map_or("its BMC", |health| health.source.as_str());
+        let seen = human(self.now.since(report.looked_at));
+        for evidence in &report.critical {
+            let what = format!("{source} says {evidence}, looked at {seen} ago");
+            self.unmet(what, report.critical_at.unwrap_or(since), "hardware");
+        }
+        let parts: Vec<&str> = report.critical.iter().map(|evidence| evidence.part.as_str()).collect();
+        self.next.push(NextAction::Fix { what: format!("repair or replace {}, then boot it", parts.join(", ")) });
+    }
+
+    /// What its BMC says of it, and how old that is: a node that is silent may be off, or only unreachable.
+    fn out_of_band(&mut self) {
+        let Some((bmc, report)) = self.context.bmc else { return };
+        let host = self.node.hostname.clone();
+        if let BreakerState::Open { since, by } = &bmc.breaker {
+            let what =
+                format!("the credential of its BMC was refused {} times, last by {by}: it is not tried", bmc.refusals);
+            self.unmet(what, *since, "operator");
+            self.run(format!("lattice node bmc reset-breaker {host}"), "has the same credential tried again");
+        }
+        let Some(report) = report else {
+            return self.unmet("its BMC was not looked at yet".to_owned(), bmc.set_at, "bmc");
+        };
+        if let Some(power) = &report.power {
+            self.unmet(format!("power {power}, {} ago", human(self.now.since(power.at))), power.at, "bmc");
+        }
+        if let Some(failure) = &report.failure {
+            self.unmet(format!("its BMC cannot be read: {failure}"), report.looked_at, "bmc");
+            self.run(format!("lattice node bmc check {host}"), "looks at it now");
+        }
     }
 
     fn hold(&mut self, hold: &Hold) {

@@ -53,6 +53,8 @@ pub enum FlowName {
     RemoveLxd,
     /// A machine or an instance is switched off and on again. spec: S1 "Down → Booting"
     Reboot,
+    /// A node that went down is looked at through its BMC. spec: S1 "Degraded → Down"
+    BmcInvestigation,
 }
 
 /// Seconds.
@@ -315,6 +317,17 @@ pub fn reboot(boot: Duration) -> Flow {
         },
     ];
     Flow { name: FlowName::Reboot, version: 1, stages, back_edge: None }
+}
+
+/// An out-of-band look at a node that went down: it changes nothing, and its result is shown.
+pub fn bmc_investigation() -> Flow {
+    let stages = vec![Stage {
+        reentry: Reentry::Pure,
+        backoff: MACHINE_BACKOFF,
+        timeout: within(s(600), FailureClass::BmcPowerFailure, "bmc_silent"),
+        ..stage(StageName::CheckOutOfBand)
+    }];
+    Flow { name: FlowName::BmcInvestigation, version: 1, stages, back_edge: None }
 }
 
 fn end_of_identity() -> [Stage; 2] {

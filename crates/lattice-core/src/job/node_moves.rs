@@ -15,6 +15,8 @@ pub const fn allowed_node_statuses(flow: FlowName, status: JobStatus) -> &'stati
         FlowName::Retire => retirement(status),
         FlowName::Remove | FlowName::RemoveLxd => removal(status),
         FlowName::Reboot => &[Status::Active, Status::Offline, Status::Quarantined, Status::Retired],
+        // It only looks: whatever the node does meanwhile is no concern of it.
+        FlowName::BmcInvestigation => <Status as strum::VariantArray>::VARIANTS,
     }
 }
 
@@ -117,7 +119,7 @@ fn cancelled(flow: &Flow, after: &JobState, node: Status) -> Vec<Status> {
         FlowName::OnboardingMaas | FlowName::OnboardingLxd | FlowName::OnboardingManual => {
             cancelled_onboarding(node, flow.keeps_effects(after.highest_stage))
         }
-        FlowName::Drain | FlowName::Reboot => Vec::new(),
+        FlowName::Drain | FlowName::Reboot | FlowName::BmcInvestigation => Vec::new(),
         FlowName::Retire => {
             if node == Status::Draining {
                 vec![Status::Offline]

@@ -44,6 +44,18 @@ pub enum JobKind {
     Remove,
     /// A node's machine is power-cycled.
     Reboot,
+    /// A node that went down is looked at through its BMC.
+    BmcInvestigation,
+}
+
+impl JobKind {
+    /// Whether at most one of them is live on a node, beside no other: all that change something.
+    pub const fn owns_its_node(self) -> bool {
+        match self {
+            Self::Onboarding | Self::Drain | Self::Retire | Self::Remove | Self::Reboot => true,
+            Self::BmcInvestigation => false,
+        }
+    }
 }
 
 /// What a job was asked.
@@ -85,6 +97,8 @@ pub enum JobInput {
     Remove,
     /// Off and on again, through the provider. spec: S1 "Down → Booting"
     Reboot,
+    /// An out-of-band look at a node that went down. spec: S1 "Degraded → Down"
+    InvestigateBmc,
 }
 
 /// What becomes of a retired node's machine. design: 2-state-model "Jobs"
@@ -283,6 +297,7 @@ impl JobInput {
             Self::Retire { .. } => JobKind::Retire,
             Self::Remove => JobKind::Remove,
             Self::Reboot => JobKind::Reboot,
+            Self::InvestigateBmc => JobKind::BmcInvestigation,
         }
     }
 }
@@ -349,6 +364,7 @@ pub fn flow_for(input: &JobInput, site: &Site) -> Flow {
         (JobInput::Remove, SiteProvider::Lxd(_)) => flows::remove_lxd(),
         (JobInput::Remove, SiteProvider::Manual | SiteProvider::Maas(_)) => flows::remove(),
         (JobInput::Reboot, _) => flows::reboot(site.heartbeat.boot_timeout()),
+        (JobInput::InvestigateBmc, _) => flows::bmc_investigation(),
     }
 }
 

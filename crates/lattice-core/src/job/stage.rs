@@ -90,4 +90,6 @@ pub enum StageName {
     PowerOn,
     /// Until its agent registered and its health check passed.
     WaitForBoot,
+    /// Ask the BMC for power and health.
+    CheckOutOfBand,
 }

@@ -163,7 +163,8 @@ impl Site {
                 | JobInput::Drain { .. }
                 | JobInput::Retire { .. }
                 | JobInput::Remove
-                | JobInput::Reboot,
+                | JobInput::Reboot
+                | JobInput::InvestigateBmc,
                 _,
             ) => Cow::Borrowed(self),
         }

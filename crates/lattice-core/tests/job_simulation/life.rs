@@ -83,7 +83,7 @@ impl Life {
             FlowName::OnboardingManual => Status::BootstrapIssued,
             FlowName::Drain | FlowName::Retire => dice.pick(&[Status::Active, Status::Offline, Status::Quarantined]),
             FlowName::Remove | FlowName::RemoveLxd => Status::Retired,
-            FlowName::Reboot => Status::Offline,
+            FlowName::Reboot | FlowName::BmcInvestigation => Status::Offline,
         };
         let world = World::new(&flow, &mut dice);
         let coverage = Coverage { statuses: [job.status].into(), ..Coverage::default() };

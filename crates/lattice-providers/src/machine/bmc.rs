@@ -1,7 +1,9 @@
 //! One BMC: what it says, and what it can be told. Reading and changing are apart.
 
+mod clients;
 mod gate;
 
+pub use clients::{BmcClients, BmcReaders};
 pub use gate::{BmcGates, Caller, Gate, Gated, QueueView, Waiting};
 
 use async_trait::async_trait;

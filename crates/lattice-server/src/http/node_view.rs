@@ -129,6 +129,7 @@ pub fn explain(file: &NodeFile, now: Timestamp) -> Explanation {
         last_heard: file.heard_at,
         times: file.site.heartbeat.times(file.node.effective_class()),
         health: &file.health,
+        bmc: file.bmc.as_ref().map(|bmc| (bmc, file.bmc_report.as_ref())),
     };
     let said = explanation::node(&file.node, &context, now);
     let subject = Subject { kind: "node".to_owned(), id: file.node.id.to_string(), name: file.node.hostname.clone() };

@@ -161,9 +161,11 @@ pub async fn get(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<
         JobInput::OnboardMaas { ipmi_ip, pxe_mac, settings, .. } => ("maas", Some(ipmi_ip), pxe_mac, settings.profile),
         JobInput::OnboardLxd { .. } => ("lxd", None, None, None),
         JobInput::OnboardManual { .. } => ("manual", None, None, None),
-        JobInput::Drain { .. } | JobInput::Retire { .. } | JobInput::Remove | JobInput::Reboot => {
-            ("none", None, None, None)
-        }
+        JobInput::Drain { .. }
+        | JobInput::Retire { .. }
+        | JobInput::Remove
+        | JobInput::Reboot
+        | JobInput::InvestigateBmc => ("none", None, None, None),
     };
     Ok(Json(OnboardingView {
         onboarding_id: view.row.id,
@@ -246,7 +248,7 @@ async fn onboarding(app: &App, id: &str) -> Answer<Job> {
     let job = find_job(app, id).await?;
     match job.kind {
         JobKind::Onboarding => Ok(job),
-        JobKind::Drain | JobKind::Retire | JobKind::Remove | JobKind::Reboot => {
+        JobKind::Drain | JobKind::Retire | JobKind::Remove | JobKind::Reboot | JobKind::BmcInvestigation => {
             Err(Refusal::not_found("onboarding", id)
                 .because(format!("job {id} is a {} job", job.kind))
                 .next(NextAction::run(format!("lattice job get {id}"), "shows it")))

@@ -191,7 +191,8 @@ fn taken(site: &Site, other: &PowerOverride) -> Refusal {
         .next(NextAction::run(command, "gives that one another login"))
 }
 
-fn check_login(login: &PowerLogin) -> Answer<()> {
+/// A login that can be one.
+pub fn check_login(login: &PowerLogin) -> Answer<()> {
     for (field, text) in [("login.user", &login.user), ("login.pass", login.pass.expose())] {
         if !(1..=256).contains(&text.len()) || text.chars().any(char::is_control) {
             return Err(Refusal::invalid(field, "must have 1 to 256 characters, none of them a control character"));

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use lattice_core::allocation::Allocation;
 use lattice_core::batch::Batch;
+use lattice_core::bmc::{Bmc, BmcReport};
 use lattice_core::command::node::Known;
 use lattice_core::explain::{Code, NextAction};
 use lattice_core::ids::{BatchId, JobId, NodeId, SiteId};
@@ -86,6 +87,10 @@ pub struct NodeFile {
     pub live_allocations: u32,
     /// What is placed on it.
     pub placed: Vec<Allocation>,
+    /// Its BMC, if one is set.
+    pub bmc: Option<Bmc>,
+    /// What was seen of it last.
+    pub bmc_report: Option<BmcReport>,
 }
 
 impl NodeFile {
@@ -106,7 +111,9 @@ impl NodeFile {
         let reported = app.registry.vitals(node.id).map_or(0, |vitals| vitals.allocations);
         let live_allocations = reported.max(node.ownership.allocations);
         let placed = if node.ownership.allocations > 0 { app.store.placed_on(node.id).await? } else { Vec::new() };
-        Ok(Self { placed, node, site, job, facts, health, heard_at, live_allocations })
+        let bmc = app.store.bmc(node.id).await?;
+        let bmc_report = app.store.bmc_report(node.id).await?;
+        Ok(Self { placed, bmc, bmc_report, node, site, job, facts, health, heard_at, live_allocations })
     }
 
     /// As commands take it.
@@ -118,6 +125,7 @@ impl NodeFile {
             live_allocations: self.live_allocations,
             site: &self.site,
             placed: &self.placed,
+            has_bmc: self.bmc.is_some(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a site must look like, and where its secrets are kept: pure.
 
 use lattice_api::site::PatchSite;
+use lattice_core::bmc::BmcPolicy;
 use lattice_core::ids::SiteId;
 use lattice_core::site::{Site, SiteProvider, check as core_check};
 use lattice_core::time::Timestamp;
@@ -83,6 +84,7 @@ pub fn patched(site: Site, patch: &PatchSite, now: Timestamp) -> Answer<Site> {
         region_code: patch.region_code.clone().unwrap_or(site.region_code),
         status: patch.status.unwrap_or(site.status),
         heartbeat: patch.heartbeat.unwrap_or(site.heartbeat),
+        bmc: patch.bmc.clone().unwrap_or(site.bmc),
         updated_at: now,
         generation: site.generation.next(),
         id: site.id,
@@ -139,6 +141,7 @@ pub fn check(site: &Site) -> Answer<()> {
             return Err(Refusal::invalid(&field, "must be longer than `interval_ms`: else every node is degraded"));
         }
     }
+    check_bmc(&site.bmc)?;
     match &site.provider {
         SiteProvider::Manual => Ok(()),
         SiteProvider::Maas(maas) => {
@@ -147,6 +150,21 @@ pub fn check(site: &Site) -> Answer<()> {
         }
         SiteProvider::Lxd(lxd) => check_url("provider.api_url", &lxd.api_url),
     }
+}
+
+/// A second at least, so that no slip of the unit floods BMCs; a day at most.
+fn check_bmc(policy: &BmcPolicy) -> Answer<()> {
+    let pause = policy.health_interval_ms;
+    if pause != 0 && !(1_000..=86_400_000).contains(&pause) {
+        return Err(Refusal::invalid("bmc.health_interval_ms", "must be 0 (never) or 1000 to 86400000 ms"));
+    }
+    if !(1..=256).contains(&policy.health_parallel) {
+        return Err(Refusal::invalid("bmc.health_parallel", "must be 1 to 256"));
+    }
+    if policy.authority_pem.as_ref().is_some_and(|pem| !pem.contains("-----BEGIN CERTIFICATE-----")) {
+        return Err(Refusal::invalid("bmc.authority_pem", "must be a certificate in PEM"));
+    }
+    Ok(())
 }
 
 /// A value that core refused, under that field of the body.

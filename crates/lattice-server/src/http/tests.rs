@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod batches;
+mod bmc;
 mod events;
 mod fixture;
 mod machines;

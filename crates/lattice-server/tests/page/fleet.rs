@@ -86,6 +86,7 @@ fn maas_site(server: &TestServer) -> Site {
         region_code: "eu-1".to_owned(),
         provider: maas_provider(),
         heartbeat: HeartbeatPolicy::default(),
+        bmc: lattice_core::bmc::BmcPolicy::default(),
         status: SiteStatus::Active,
         created_at: before(86_400),
         updated_at: before(86_400),
@@ -204,6 +205,7 @@ pub fn job(server: &TestServer, node: &Node, kind: JobKind, at: Timestamp) -> Jo
         JobKind::Retire => (JobInput::Retire { disposal: lattice_core::job::Disposal::Keep }, StageName::DisableNode),
         JobKind::Remove => (JobInput::Remove, StageName::UninstallAgent),
         JobKind::Reboot => (JobInput::Reboot, StageName::PowerOff),
+        JobKind::BmcInvestigation => (JobInput::InvestigateBmc, StageName::CheckOutOfBand),
     };
     Job {
         id,

@@ -117,6 +117,7 @@ impl TestServer {
             random: Arc::new(|| [7; 32]),
             wake: Arc::new(|_| {}),
             secrets: Arc::new(AnySecrets),
+            bmcs: Arc::new(lattice_providers::machine::bmc::BmcClients::new(Arc::new(AnySecrets), clock.clone())),
             secret_standing: Arc::default(),
             webhooks: Arc::new(HttpSender::new(AddressPolicy::of_trials())),
             prober: Arc::new(Answers),

@@ -136,7 +136,10 @@ fn reset(bmc: &SimBmc, kind: &str) -> Response<Full<Bytes>> {
         Resets::AtOnce => std::time::Duration::ZERO,
         Resets::After(after) | Resets::AsTask(after) => after,
     };
-    state.pending = Some((bmc.now() + after, on));
+    // An order that is being carried out already is not begun anew.
+    if state.pending.is_none_or(|(_, wanted)| wanted != on) {
+        state.pending = Some((bmc.now() + after, on));
+    }
     drop(state);
     bmc.settle();
     match resets {

@@ -6,5 +6,7 @@
 mod conformance;
 mod gate;
 mod ipmi;
+mod plane;
 mod redfish;
 mod target;
+mod watch;

@@ -524,6 +524,7 @@ impl World {
             live_allocations: 0,
             site: &self.site,
             placed: &[],
+            has_bmc: false,
         };
         let planned = lattice_core::command::node::reboot(&known, &self.request("operator")).unwrap();
         let job = planned.job.expect("a job reboots it");
@@ -615,6 +616,7 @@ fn site(ids: &Counter, provider: SiteProvider) -> Site {
         region_code: "eu".to_owned(),
         provider,
         heartbeat: HeartbeatPolicy::default(),
+        bmc: lattice_core::bmc::BmcPolicy::default(),
         status: SiteStatus::Active,
         created_at: START,
         updated_at: START,

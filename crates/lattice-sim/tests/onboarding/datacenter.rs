@@ -438,6 +438,7 @@ fn site_row(site: &SimulatedSite, ids: &Ids, ssh_port: u16) -> Site {
             default_profile_id: None,
         }),
         heartbeat: HeartbeatPolicy::default(),
+        bmc: lattice_core::bmc::BmcPolicy::default(),
         status: SiteStatus::Active,
         created_at: now,
         updated_at: now,

@@ -160,6 +160,8 @@ impl Work {
                 | Change::Allocation(_)
                 | Change::HostFacts { .. }
                 | Change::ProviderState(_)
+                | Change::BmcReport(_)
+                | Change::Bmc { .. }
                 | Change::Site(_)
                 | Change::SiteCredential { .. }
                 | Change::Sku(_)

@@ -28,7 +28,8 @@ impl StageRunner for BeginDrain {
                     | JobInput::OnboardManual { .. }
                     | JobInput::Retire { .. }
                     | JobInput::Remove
-                    | JobInput::Reboot => AvailabilityEvent::Drain,
+                    | JobInput::Reboot
+                    | JobInput::InvestigateBmc => AvailabilityEvent::Drain,
                 };
                 Ok(Observation::Done(Delta::said("drain begun").ask(NodeAsk::Require(event))))
             }

@@ -152,7 +152,8 @@ pub(super) fn asked<'a>(ctx: &'a Context<'_>) -> Result<Asked<'a>, StageError> {
         | JobInput::Drain { .. }
         | JobInput::Retire { .. }
         | JobInput::Remove
-        | JobInput::Reboot => Err(error(
+        | JobInput::Reboot
+        | JobInput::InvestigateBmc => Err(error(
             FailureClass::InputConfigError,
             "wrong_input",
             "this stage belongs to an onboarding through MAAS",

@@ -167,6 +167,7 @@ impl World {
             region_code: "eu".to_owned(),
             provider,
             heartbeat: lattice_core::node::class::HeartbeatPolicy::default(),
+            bmc: lattice_core::bmc::BmcPolicy::default(),
             status: SiteStatus::Active,
             created_at: START,
             updated_at: START,

@@ -2,7 +2,7 @@
 //!
 //! Logins come from a file or from stdin, as the site's own credentials do.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use lattice_api::Gone;
@@ -161,7 +161,15 @@ impl Machine {
 }
 
 fn login(source: &Source) -> Result<PowerLogin, Failure> {
-    let (text, name) = match &source.from_file {
+    login_from(source.from_file.as_deref())
+}
+
+/// A login from a file, or from stdin.
+///
+/// # Errors
+/// It cannot be read, or is no login.
+pub fn login_from(file: Option<&Path>) -> Result<PowerLogin, Failure> {
+    let (text, name) = match file {
         Some(path) => (read(path)?, path.display().to_string()),
         None => (stdin()?, "stdin".to_owned()),
     };

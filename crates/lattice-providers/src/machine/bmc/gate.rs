@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lattice_core::bmc::{Breaker, BreakerState, CredentialMark, HealthReport, PowerReading};
+use lattice_core::bmc::{Bmc, Breaker, BreakerState, CredentialMark, HealthReport, PowerReading};
+use lattice_core::ids::Generation;
 use lattice_core::secret::token_hash;
 use lattice_core::time::{Clock, Timestamp};
 
@@ -78,6 +79,7 @@ struct State {
     running: Option<Waiting>,
     waiting: VecDeque<Waiting>,
     next_ticket: u64,
+    adopted: Generation,
 }
 
 impl Gate {
@@ -92,11 +94,16 @@ impl Gate {
         }
     }
 
-    /// Takes over what the store knows of the breaker, when this process knows nothing yet.
-    pub fn restore(&self, known: BreakerState, refusals: u32) {
+    /// Takes over what the row says of the breaker, when it is news: what an earlier process knew, or what an operator
+    /// did at another server.
+    pub fn adopt(&self, bmc: &Bmc) {
         let mut state = self.state();
-        if state.breaker == Breaker::default() {
-            state.breaker = Breaker::restored(known, refusals);
+        if bmc.generation <= state.adopted {
+            return;
+        }
+        state.adopted = bmc.generation;
+        if bmc.breaker == BreakerState::Closed || state.breaker == Breaker::default() {
+            state.breaker = Breaker::restored(bmc.breaker.clone(), bmc.refusals);
         }
     }
 

@@ -19,6 +19,7 @@ fn site() -> CreateSite {
         provider: serde_json::json!({"kind": "maas", "api_base_url": "http://10.0.0.1:5240/MAAS", "pxe_iface": "ens19",
             "pxe_vlan_vid": 20, "node_pxe_iface": "eno1"}),
         heartbeat: None,
+        bmc: None,
     }
 }
 

@@ -25,6 +25,7 @@ use lattice_core::site::{Site, SiteProvider, SiteStatus};
 use lattice_core::sku::Sku;
 use lattice_core::time::{Clock, Timestamp};
 use lattice_core::webhook::address::AddressPolicy;
+use lattice_providers::machine::bmc::BmcClients;
 use lattice_providers::secret::{SecretError, SecretObject, SecretPath, SecretStore};
 use lattice_providers::webhook::HttpSender;
 use lattice_store::{EventFilter, PAGE_MAX, Store, StoreConfig};
@@ -149,6 +150,7 @@ impl Api {
             secrets: secrets.clone(),
             secret_standing: standing.clone(),
             webhooks: Arc::new(HttpSender::new(AddressPolicy::of_trials())),
+            bmcs: Arc::new(BmcClients::new(secrets.clone(), clock.clone())),
             prober: Arc::new(TestProber),
             registry: Arc::new(Registry::new()),
             task_keys: Arc::new(TaskKeys::new(SigningKey::from_seed(&Secret::new(vec![5; 32])).unwrap())),
@@ -171,6 +173,7 @@ impl Api {
                 region_code: "local".to_owned(),
                 provider: SiteProvider::Manual,
                 heartbeat: lattice_core::node::class::HeartbeatPolicy::default(),
+                bmc: lattice_core::bmc::BmcPolicy::default(),
                 status: SiteStatus::Active,
                 created_at: now,
                 updated_at: now,

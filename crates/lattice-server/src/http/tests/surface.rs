@@ -104,6 +104,7 @@ async fn unknown_ids_routes_and_methods_are_problems_too() {
     for (method, path, _) in rows().into_iter().filter(|(_, path, _)| path.contains('{')) {
         let body = match path.rsplit('/').next() {
             Some("holds") => r#"{"kind":"maintenance"}"#,
+            Some("bmc") => r#"{"address":"10.0.0.7","protocol":"ipmi"}"#,
             Some("profiles") => r#"{"name":"strict"}"#,
             Some("power-overrides") => {
                 r#"{"selector_type":"hostname","selector_value":"a","login":{"user":"u","pass":"p"}}"#

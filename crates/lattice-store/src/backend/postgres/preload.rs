@@ -20,7 +20,7 @@ use super::committer::Failure;
 use crate::apply::{Chain, Put, Transaction, node_head};
 use crate::commit::{Head, HeldEpoch, Needs, NodeHead, RowKey, UniqueKey, guarded, removed_row, roce_keys};
 use crate::error::StoreError;
-use crate::job::LIVE;
+use crate::job::{LIVE, OWNING};
 use crate::sql::{Reader, Value};
 use crate::table::Table;
 
@@ -88,6 +88,7 @@ impl Preloaded {
                 let (site, name) = (SiteId::new(r.id()?), r.name()?);
                 self.version(RowKey::SiteCredential(site, name), r.generation()?);
             }
+            About::BmcRows => self.version(RowKey::Bmc(NodeId::new(r.id()?)), r.generation()?),
             About::EnrollmentTokens => self.version(RowKey::EnrollmentToken(TokenId::new(r.id()?)), r.generation()?),
             About::ApiTokens => self.version(RowKey::ApiToken(ApiTokenId::new(r.id()?)), r.generation()?),
             About::Skus => self.version(RowKey::Sku(r.text()?), r.generation()?),
@@ -158,6 +159,7 @@ impl Preloaded {
             RowKey::WebhookProgress(_)
             | RowKey::Sku(_)
             | RowKey::SiteCredential(..)
+            | RowKey::Bmc(_)
             | RowKey::Node(_)
             | RowKey::Job(_)
             | RowKey::Batch(_)
@@ -226,7 +228,7 @@ impl Transaction for Preloaded {
                 let job = &change.after;
                 let key = UniqueKey::LiveJob(job.node);
                 self.frees(&key, &job.id.to_string());
-                if !job.state.status.is_terminal() {
+                if !job.state.status.is_terminal() && job.kind.owns_its_node() {
                     self.holds(key, job.id.uuid());
                 }
                 self.version(RowKey::Job(job.id), job.generation);
@@ -270,7 +272,6 @@ impl Transaction for Preloaded {
                 self.version(RowKey::ApiToken(token.id), token.generation);
             }
             Change::Webhook(change) => {
-                // A changed name frees the old one only with the next batch: at worst a conflict that is repeated.
                 self.holds(UniqueKey::WebhookName(change.after.name.clone()), change.after.id.uuid());
                 self.version(RowKey::Webhook(change.after.id), change.after.generation);
             }
@@ -280,6 +281,8 @@ impl Transaction for Preloaded {
             | Change::SiteCredential { .. }
             | Change::HostFacts { .. }
             | Change::ProviderState(_)
+            | Change::BmcReport(_)
+            | Change::Bmc { .. }
             | Change::Refusal { .. }
             | Change::Note { .. } => {
                 if let Some((key, generation)) = guarded(change) {
@@ -306,6 +309,7 @@ enum About {
     Allocations,
     Sites,
     SiteCredentials,
+    BmcRows,
     EnrollmentTokens,
     ApiTokens,
     Skus,
@@ -347,6 +351,7 @@ impl About {
             Self::Tasks => "SELECT id, generation FROM tasks WHERE id = ANY($1)",
             Self::Sites => "SELECT id, generation FROM sites WHERE id = ANY($1)",
             Self::SiteCredentials => "SELECT site, name, generation FROM site_credentials WHERE site = ANY($1)",
+            Self::BmcRows => "SELECT node, generation FROM bmcs WHERE node = ANY($1)",
             Self::EnrollmentTokens => "SELECT id, generation FROM enrollment_tokens WHERE id = ANY($1)",
             Self::ApiTokens => "SELECT id, generation FROM api_tokens WHERE id = ANY($1)",
             Self::Skus => "SELECT name, generation FROM skus WHERE name = ANY($1)",
@@ -397,7 +402,7 @@ impl About {
             Self::Webhooks => "SELECT id, generation FROM webhooks WHERE id = ANY($1)",
             Self::WebhookProgress => "SELECT webhook, generation FROM webhook_progress WHERE webhook = ANY($1)",
             Self::WebhookNames => "SELECT name, id FROM webhooks WHERE name = ANY($1)",
-            Self::LiveJobs => return format!("SELECT node, id FROM jobs WHERE node = ANY($1) AND {LIVE} ORDER BY id DESC"),
+            Self::LiveJobs => return format!("SELECT node, id FROM jobs WHERE node = ANY($1) AND {LIVE} AND {OWNING} ORDER BY id DESC"),
         }
         .to_owned()
     }
@@ -442,6 +447,7 @@ fn questions(needs: Needs) -> Vec<Question> {
             RowKey::Task(id) => ask(About::Tasks, Some(id.uuid()), None),
             RowKey::Site(id) => ask(About::Sites, Some(id.uuid()), None),
             RowKey::SiteCredential(site, _) => ask(About::SiteCredentials, Some(site.uuid()), None),
+            RowKey::Bmc(node) => ask(About::BmcRows, Some(node.uuid()), None),
             RowKey::Sku(name) => ask(About::Skus, None, Some(name)),
             RowKey::Profile(id) => ask(About::Profiles, Some(id.uuid()), None),
             RowKey::PowerOverride(id) => ask(About::PowerOverrides, Some(id.uuid()), None),

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::rows;
 use crate::commit::{Head, HeldEpoch, NodeHead, RowKey, UniqueKey};
 use crate::error::StoreError;
-use crate::job::LIVE;
+use crate::job::{LIVE, OWNING};
 use crate::sql::{Query, Reader, Value};
 
 pub(super) fn op(connection: &Connection, op: OpId) -> Result<Option<EventSeq>, StoreError> {
@@ -35,6 +35,7 @@ pub(super) fn row(connection: &Connection, key: &RowKey) -> Result<Option<Head>,
         RowKey::Allocation(id) => ("SELECT generation FROM allocations WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::Task(id) => ("SELECT generation FROM tasks WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::Site(id) => ("SELECT generation FROM sites WHERE id = ?1", Value::Id(id.uuid())),
+        RowKey::Bmc(node) => ("SELECT generation FROM bmcs WHERE node = ?1", Value::Id(node.uuid())),
         RowKey::Sku(name) => ("SELECT generation FROM skus WHERE name = ?1", Value::owned(name.clone())),
         RowKey::Profile(id) => ("SELECT generation FROM site_profiles WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::PowerOverride(id) => ("SELECT generation FROM power_overrides WHERE id = ?1", Value::Id(id.uuid())),
@@ -102,7 +103,7 @@ pub(super) fn holder(connection: &Connection, key: &UniqueKey) -> Result<Option<
         UniqueKey::WebhookName(name) => ("SELECT id FROM webhooks WHERE name = ?1", vec![Value::owned(name.clone())]),
         UniqueKey::LiveJob(node) => {
             let query = Query {
-                sql: format!("SELECT id FROM jobs WHERE node = ?1 AND {LIVE}").into(),
+                sql: format!("SELECT id FROM jobs WHERE node = ?1 AND {LIVE} AND {OWNING}").into(),
                 params: vec![Value::Id(node.uuid())],
             };
             return first_id(connection, &query);

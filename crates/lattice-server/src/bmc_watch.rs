@@ -1,0 +1,37 @@
+//! Runs the watch over BMCs as long as the server does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lattice_controllers::{BmcWatch, Fleet};
+use lattice_core::node::availability::AvailabilityEvent;
+use tracing::warn;
+
+use crate::http::Parts;
+
+/// How often looks that ended are kept and those that are due are begun.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Ticks until stopped; checks that it creates are woken.
+pub fn run(parts: &Parts, fleet: Arc<Fleet>) -> impl Future<Output = ()> + Send + 'static {
+    let mut watch = BmcWatch::new(parts.store.clone(), fleet, parts.bmcs.clone(), parts.ids.clone());
+    let (clock, metrics) = (Arc::clone(&parts.clock), Arc::clone(&parts.metrics));
+    let (wake, stop) = (Arc::clone(&parts.wake), parts.stop.clone());
+    async move {
+        let mut timer = tokio::time::interval(TICK);
+        timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = timer.tick() => {}
+            }
+            match watch.tick(clock.now()).await {
+                Ok(watched) => {
+                    watched.down.iter().for_each(|_| metrics.transition(AvailabilityEvent::CriticalHardware.into()));
+                    watched.investigations.into_iter().for_each(|job| wake(job));
+                }
+                Err(error) => warn!(%error, "watch over BMCs waits for the store"),
+            }
+        }
+    }
+}
