@@ -2,12 +2,15 @@
 
 use lattice_core::actor::Role;
 use lattice_core::agent::task::{TaskErrorCode, TaskKind, TaskOwner, TaskStatus};
+use lattice_core::allocation::{AllocationStatus, RequeuePolicy};
 use lattice_core::batch::{BatchCause, BatchControl, BatchStatus, Children};
 use lattice_core::change::EventRow;
 use lattice_core::failure::FailureClass;
-use lattice_core::ids::{AllocationId, BatchId, EventSeq, JobId, NodeId, OverrideId, ProfileId, RoceId, SiteId};
+use lattice_core::ids::{
+    AllocationId, BatchId, EventSeq, JobId, NodeId, OverrideId, OwnershipEpoch, ProfileId, RoceId, SiteId,
+};
 use lattice_core::job::{JobKind, JobStatus, StageName};
-use lattice_core::node::{Availability, HoldKind, Status};
+use lattice_core::node::{Availability, HoldKind, NodeClass, Status};
 use lattice_core::site::credentials::CredentialName;
 use lattice_core::site::{MaasPolicy, PowerSelector, ProfileSettings, SiteStatus};
 use lattice_core::time::Timestamp;
@@ -256,6 +259,31 @@ pub struct WebhookPayload {
     pub status: WebhookStatus,
     /// Why it gets none; empty while it does.
     pub reason: String,
+}
+
+/// Payload of `allocation.requested`, `allocation.requeued` … Never what is started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct AllocationPayload {
+    /// Whose it is.
+    pub user: String,
+    /// Class of its claim.
+    pub class: NodeClass,
+    /// Where it stands.
+    pub status: AllocationStatus,
+    /// Its node; null: it has none.
+    pub node: Option<NodeId>,
+    /// The ownership under which it was placed.
+    pub ownership_epoch: Option<OwnershipEpoch>,
+    /// The only SKU it may go to; null: any.
+    pub sku: Option<String>,
+    /// GPUs that it has for itself.
+    pub gpus: u32,
+    /// When it is queued again.
+    pub requeue: RequeuePolicy,
+    /// How often it was placed.
+    pub placements: u32,
+    /// Why it stands there.
+    pub why: String,
 }
 
 /// Payload of `onboarding.batch.created`, `onboarding.batch.completed` …

@@ -3,6 +3,7 @@
 //! Requests refuse fields that they do not know; answers may grow, so readers ignore what they do not know.
 
 pub mod agent;
+pub mod allocation;
 pub mod audit;
 pub mod batch;
 pub mod bmc;

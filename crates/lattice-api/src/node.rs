@@ -10,6 +10,7 @@ use lattice_core::secret::Secret;
 use lattice_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::allocation::AllocationImpact;
 use crate::explanation::Explanation;
 use crate::hold::HoldView;
 
@@ -227,6 +228,9 @@ pub struct NodeActionAnswer {
     pub after: NodeState,
     /// What follows from it, in words: a job, an alert, a BMC check.
     pub effects: Vec<String>,
+    /// What it means for each allocation that is placed there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allocations: Vec<AllocationImpact>,
     /// The job that was created, resumed, or is at it already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_id: Option<JobId>,

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    audit, backup, completion, dev, docs, events, explain, fleet, hold, job, node, onboard, server, site, sku, token,
-    version, webhook,
+    allocation, audit, backup, completion, dev, docs, events, explain, fleet, hold, job, node, onboard, server, site,
+    sku, token, version, webhook,
 };
 use crate::output::Format;
 
@@ -68,6 +68,9 @@ pub enum Command {
     /// Durable work on nodes, stage by stage
     #[command(subcommand)]
     Job(job::Command),
+    /// Users' work on nodes
+    #[command(subcommand)]
+    Allocation(allocation::Command),
     /// Named reasons why a usable node must not be scheduled
     #[command(subcommand)]
     Hold(hold::Command),
@@ -129,6 +132,7 @@ pub async fn run(arguments: Arguments) -> Result<(), crate::failure::Failure> {
         Command::Sku(command) => sku::run(command, &Session::open(&global)?).await,
         Command::Onboard(command) => onboard::run(command, &Session::open(&global)?).await,
         Command::Job(command) => job::run(command, &Session::open(&global)?).await,
+        Command::Allocation(command) => allocation::run(command, &Session::open(&global)?).await,
         Command::Hold(command) => hold::run(command, &Session::open(&global)?).await,
         Command::Events(arguments) => events::run(arguments, &Session::open(&global)?).await,
         Command::Token(command) => token::run(command, &Session::open(&global)?).await,

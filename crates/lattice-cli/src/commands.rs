@@ -1,5 +1,6 @@
 //! One file for each noun.
 
+pub mod allocation;
 pub mod audit;
 pub mod backup;
 pub mod batch;

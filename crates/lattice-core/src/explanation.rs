@@ -1,9 +1,11 @@
 //! Why something is not moving, and what would move it: the answer of `lattice explain`. design: 8-interfaces
 
+mod allocation;
 mod batch;
 mod job;
 mod node;
 
+pub use allocation::{allocation, holds_up};
 pub use batch::{BatchContext, Holder, batch};
 pub use job::job;
 pub use node::{NodeContext, node};

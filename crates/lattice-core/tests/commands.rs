@@ -351,7 +351,14 @@ fn every_state_is_explained_and_every_command_in_it_is_ours() {
             if !node.state.is_allowed() {
                 continue;
             }
-            let context = NodeContext { job: None, last_heard: None, times, health: &Health::NotReported, bmc: None };
+            let context = NodeContext {
+                placed: &[],
+                job: None,
+                last_heard: None,
+                times,
+                health: &Health::NotReported,
+                bmc: None,
+            };
             let told = explanation::node(&node, &context, NOW);
             assert_eq!(told.fine, node.is_schedulable(NOW), "{}", node.state);
             assert!(told.fine || !told.because.is_empty(), "{} is not explained", node.state);
@@ -367,7 +374,8 @@ fn every_state_is_explained_and_every_command_in_it_is_ours() {
 /// The commands that an explanation of the node prints.
 fn advised(node: &Node) -> Vec<String> {
     let times = HeartbeatPolicy::default().times(NodeClass::Standard);
-    let context = NodeContext { job: None, last_heard: None, times, health: &Health::NotReported, bmc: None };
+    let context =
+        NodeContext { placed: &[], job: None, last_heard: None, times, health: &Health::NotReported, bmc: None };
     let commands = explanation::node(node, &context, NOW).next.into_iter().filter_map(|next| match next {
         NextAction::Run { command, effect } => Some(format!("{command}: {effect}")),
         NextAction::WaitUntil { .. } | NextAction::Fix { .. } => None,

@@ -5,6 +5,7 @@
 
 pub mod surface;
 
+pub mod allocations;
 pub(crate) mod audit;
 mod backup;
 pub(crate) mod batches;

@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use lattice_api::event::{
-    ApiTokenPayload, BatchPayload, EnrollmentTokenPayload, Event, JobPayload, NodePayload, NotePayload,
-    PowerOverridePayload, ProfilePayload, RocePayload, SiteCredentialPayload, SitePayload, SkuPayload, TaskPayload,
-    WebhookPayload,
+    AllocationPayload, ApiTokenPayload, BatchPayload, EnrollmentTokenPayload, Event, JobPayload, NodePayload,
+    NotePayload, PowerOverridePayload, ProfilePayload, RocePayload, SiteCredentialPayload, SitePayload, SkuPayload,
+    TaskPayload, WebhookPayload,
 };
 use lattice_core::agent::task::TaskCause;
+use lattice_core::allocation::AllocationCause;
 use lattice_core::batch::BatchCause;
 use lattice_core::change::NodeAction;
 use lattice_core::webhook::WebhookCause;
@@ -140,6 +141,7 @@ fn shape_of(name: &str) -> Option<Shape> {
         ["sku", _] => Shape::of::<SkuPayload>(),
         ["enrollment_token", _] => Shape::of::<EnrollmentTokenPayload>(),
         ["api_token", _] => Shape::of::<ApiTokenPayload>(),
+        ["allocation", _] => Shape::of::<AllocationPayload>(),
         ["webhook", "tested" | "test"] | ["secrets", _] | ["job", "settings_renewed"] => Shape::of::<NotePayload>(),
         ["webhook", _] => Shape::of::<WebhookPayload>(),
         _ => return None,
@@ -148,6 +150,10 @@ fn shape_of(name: &str) -> Option<Shape> {
 
 /// What the events of tasks tell.
 const OF_TASKS: &str = "that happened to a task of an agent; the payload has its kind, status and error code";
+
+/// What the events of allocations tell.
+const OF_ALLOCATIONS: &str =
+    "an allocation reached that point; `requeued` tells an outer scheduler that it waits for a node again";
 
 /// Every name that an event may have, and what it tells. spec: S5 8.0
 pub fn event_names() -> Vec<(String, String)> {
@@ -166,6 +172,9 @@ pub fn event_names() -> Vec<(String, String)> {
         let about = "a batch of onboardings reached that point; the payload has its status and counts".to_owned();
         names.push((format!("onboarding.batch.{cause}"), about));
     }
+    names.extend(
+        AllocationCause::VARIANTS.iter().map(|cause| (format!("allocation.{cause}"), OF_ALLOCATIONS.to_owned())),
+    );
     for cause in WebhookCause::VARIANTS {
         let about = "a webhook reached that point; the payload has its host, its events, its status and the reason";
         names.push((format!("webhook.{cause}"), about.to_owned()));

@@ -16,6 +16,8 @@ pub enum Command {
     Node(Node),
     /// Why a job is not moving
     Job(Job),
+    /// Why an allocation stands where it stands, and what would move it
+    Allocation(Allocation),
     /// Why a batch of onboardings is not moving: which permit, who holds it, what comes next
     Batch(Batch),
 }
@@ -34,6 +36,13 @@ pub struct Job {
     job: String,
 }
 
+/// One allocation.
+#[derive(Debug, Args)]
+pub struct Allocation {
+    /// Its id
+    allocation: String,
+}
+
 /// One batch.
 #[derive(Debug, Args)]
 pub struct Batch {
@@ -49,6 +58,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
     let call = match &command {
         Command::Node(named) => get(&["nodes", &named.node, "explain"]),
         Command::Job(named) => get(&["jobs", &named.job, "explain"]),
+        Command::Allocation(named) => get(&["allocations", &named.allocation, "explain"]),
         Command::Batch(named) => get(&["onboardings", "batch", &named.batch, "explain"]),
     };
     session.show::<Explanation>(call).await

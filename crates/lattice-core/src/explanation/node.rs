@@ -1,6 +1,7 @@
 //! Why a node is not schedulable.
 
 use super::{Explanation, Unmet};
+use crate::allocation::Allocation;
 use crate::bmc::{Bmc, BmcReport, BreakerState};
 use crate::explain::NextAction;
 use crate::heartbeat::detector;
@@ -13,6 +14,8 @@ use crate::time::{Timestamp, human};
 /// What else is known about a node when it is explained.
 #[derive(Debug, Clone)]
 pub struct NodeContext<'a> {
+    /// What is placed on it.
+    pub placed: &'a [Allocation],
     /// Its owning job, or the last one that failed.
     pub job: Option<&'a Job>,
     /// When it was heard last, if this server knows.
@@ -142,7 +145,7 @@ impl Story<'_> {
             Availability::Booting => self.booting(),
             Availability::Degraded => self.degraded(),
             Availability::Down => self.down(),
-            Availability::Draining => self.unmet("it is being emptied".to_owned(), since, "drain"),
+            Availability::Draining => self.emptying(since),
             Availability::Drained => {
                 self.unmet("it is drained: empty, and safe for maintenance".to_owned(), since, "operator");
                 if !matches!(node.state.status, Status::Draining | Status::Retired | Status::Removing) {
@@ -159,6 +162,16 @@ impl Story<'_> {
     /// Nobody misses the heartbeat of what was taken out of service on purpose.
     fn is_out_of_service(&self) -> bool {
         matches!(self.node.state.status, Status::Draining | Status::Retired | Status::Removing)
+    }
+
+    /// What still keeps it from being empty, each with what would end it.
+    fn emptying(&mut self, since: Timestamp) {
+        self.unmet("it is being emptied".to_owned(), since, "drain");
+        for one in self.context.placed {
+            let (unmet, next) = super::holds_up(one, None, self.now);
+            self.because.push(unmet);
+            self.next.extend(next);
+        }
     }
 
     fn reboot(&mut self) {

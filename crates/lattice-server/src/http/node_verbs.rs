@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
+use lattice_api::allocation::AllocationImpact;
 use lattice_api::node::{ActOnNode, NodeActionAnswer, NodeVerb};
 use lattice_core::change::Change;
 use lattice_core::command::node::{self as commands, Known, ResumeNode};
@@ -12,11 +13,11 @@ use lattice_core::job::OperatorAction;
 use lattice_core::node::availability::Effect;
 use lattice_core::node::{Node, NodeState};
 
-use super::App;
 use super::extract::{Committed, Write};
 use super::jobs;
 use super::nodes::present;
 use super::rows::{NodeFile, find_node};
+use super::{App, allocations};
 use crate::error::{Answer, Refusal};
 
 /// `POST /nodes/{id}/{verb}`.
@@ -39,7 +40,9 @@ pub async fn act(
         Plan::Live(job) => return unchanged(&app, &file.node, Some(job)).await,
         Plan::ResumeJob(job) => return resume_job(&app, &write, &file.node, job).await,
     };
-    carry_out(&app, &write, &file.node, planned).await
+    let urgent = write.body.urgent.unwrap_or(false);
+    let impacts = allocations::impacts(verb, urgent, &file.placed, write.at);
+    carry_out(&app, &write, &file.node, planned, impacts).await
 }
 
 fn parse(verb: &str) -> Answer<NodeVerb> {
@@ -99,6 +102,7 @@ async fn carry_out(
     write: &Write<ActOnNode>,
     before: &Node,
     planned: Planned,
+    allocations: Vec<AllocationImpact>,
 ) -> Answer<Json<NodeActionAnswer>> {
     let after = state_after(&planned, before.state);
     let effects = planned.effects.iter().map(|effect| in_words(*effect).to_owned()).collect();
@@ -114,7 +118,7 @@ async fn carry_out(
         }
     }
     let node = present(app, before.id).await?;
-    Ok(Json(NodeActionAnswer { changed: !is_dry, before: before.state, after, effects, job_id, node }))
+    Ok(Json(NodeActionAnswer { changed: !is_dry, before: before.state, after, effects, allocations, job_id, node }))
 }
 
 fn state_after(planned: &Planned, before: NodeState) -> NodeState {
@@ -139,8 +143,15 @@ async fn resume_job(app: &App, write: &Write<ActOnNode>, node: &Node, job: JobId
     let changed = jobs::carry_out(app, write, &write.body.reason, job, &asked).await?;
     let view = present(app, node.id).await?;
     let after = NodeState::new(view.row.status, view.row.availability);
-    let answer =
-        NodeActionAnswer { changed, before: node.state, after, effects: Vec::new(), job_id: Some(job), node: view };
+    let answer = NodeActionAnswer {
+        changed,
+        before: node.state,
+        after,
+        effects: Vec::new(),
+        allocations: Vec::new(),
+        job_id: Some(job),
+        node: view,
+    };
     Ok(Json(answer))
 }
 
@@ -151,6 +162,7 @@ async fn unchanged(app: &App, node: &Node, job: Option<JobId>) -> Answer<Json<No
         before: node.state,
         after: node.state,
         effects: Vec::new(),
+        allocations: Vec::new(),
         job_id: job,
         node: view,
     };

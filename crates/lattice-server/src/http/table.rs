@@ -1,5 +1,6 @@
 //! Every route of the API, with who may use it.
 
+mod allocations;
 mod bmcs;
 mod tasks;
 
@@ -49,7 +50,8 @@ const ADMIN: Access = Access::Least(Role::PlatformAdmin);
 /// The whole table.
 pub fn surface() -> Surface {
     let surface = Surface::default();
-    let surface = site_routes(sku_routes(tasks::routes(bmcs::routes(node_writes(node_reads(surface))))));
+    let surface =
+        allocations::routes(site_routes(sku_routes(tasks::routes(bmcs::routes(node_writes(node_reads(surface)))))));
     server_routes(webhook_routes(admin_routes(job_routes(batch_routes(onboarding_routes(surface))))))
 }
 

@@ -7,6 +7,7 @@ use lattice_api::node::{ActOnNode, Disposal, NodeActionAnswer, NodeVerb};
 use crate::failure::Failure;
 use crate::output;
 use crate::session::Session;
+use crate::span;
 use crate::watch::{self, Deadline};
 
 /// Options of a verb that needs no others.
@@ -156,6 +157,13 @@ impl output::Shown for NodeActionAnswer {
         };
         for effect in &self.effects {
             text.push_str(&format!("  {effect}\n"));
+        }
+        for one in &self.allocations {
+            let age = span::words(one.for_ms);
+            text.push_str(&format!(
+                "  allocation {} of {}, {} for {age}: {}\n",
+                one.id, one.user, one.status, one.what
+            ));
         }
         text
     }

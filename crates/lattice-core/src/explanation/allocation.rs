@@ -1,0 +1,109 @@
+//! Why an allocation stands where it stands, and why a node is not empty yet.
+
+use super::{Explanation, Unmet};
+use crate::agent::task::{Task, TaskInput};
+use crate::allocation::{Allocation, AllocationStatus};
+use crate::explain::NextAction;
+use crate::node::{HoldKind, Node};
+use crate::time::{Timestamp, human};
+
+/// Explains an allocation. `node` is the one it has; `tasks` are its latest tasks, the newest first.
+pub fn allocation(one: &Allocation, node: Option<&Node>, tasks: &[Task], now: Timestamp) -> Explanation {
+    let id = one.id;
+    let age = human(now.since(one.status_since));
+    let mut because = Vec::new();
+    let mut next = Vec::new();
+    let release = || NextAction::run(format!("lattice allocation release {id}"), "gives it up");
+    let unmet =
+        |what: String, owner: &str| Unmet { what, since: Some(one.status_since), owner: owner.to_owned(), class: None };
+    let headline = match one.status {
+        AllocationStatus::Requested => {
+            because.push(unmet(one.why.clone(), "the fleet"));
+            next.push(NextAction::run("lattice node list --attention", "shows nodes that could come back"));
+            next.push(release());
+            format!("waits for a node for {age}")
+        }
+        AllocationStatus::Provisioning | AllocationStatus::Releasing => {
+            because.push(unmet(one.why.clone(), "agent"));
+            because.extend(tasks.first().map(of_task));
+            if let Some(node) = node {
+                next.push(NextAction::run(format!("lattice explain node {}", node.hostname), "says how its node is"));
+            }
+            if one.status == AllocationStatus::Provisioning {
+                next.push(release());
+                format!("is being started for {age}")
+            } else {
+                format!("is being ended for {age}")
+            }
+        }
+        AllocationStatus::Active => match node.and_then(|node| node.ownership.braked_until) {
+            Some(until) => {
+                because
+                    .push(unmet("its node is silent with most of its site: its loss is held back".to_owned(), "brake"));
+                next.push(NextAction::WaitUntil { until, waiting_for: "the brake to let go".to_owned() });
+                "its node is down, and it is not given up yet".to_owned()
+            }
+            None => format!("runs for {age}"),
+        },
+        AllocationStatus::Released => format!("over: {}", one.why),
+        AllocationStatus::Failed => {
+            because.push(unmet(one.why.clone(), "operator"));
+            next.push(NextAction::run(format!("lattice allocation requeue {id}"), "queues it again"));
+            if node.is_some_and(|node| node.hold(HoldKind::WipeRequired).is_some()) {
+                because.push(unmet("its node is not wiped yet".to_owned(), "wipe"));
+            }
+            "failed".to_owned()
+        }
+    };
+    let fine = match one.status {
+        AllocationStatus::Active => because.is_empty(),
+        AllocationStatus::Released => true,
+        AllocationStatus::Requested
+        | AllocationStatus::Provisioning
+        | AllocationStatus::Releasing
+        | AllocationStatus::Failed => false,
+    };
+    Explanation { subject: id.to_string(), state: one.status.to_string(), headline, fine, because, next }
+}
+
+fn of_task(task: &Task) -> Unmet {
+    Unmet {
+        what: format!("its task {} is {}", task.input.kind(), task.status),
+        since: Some(task.updated_at),
+        owner: format!("task {}", task.id),
+        class: None,
+    }
+}
+
+/// Why an allocation still keeps its draining node from being empty, and what would end it.
+pub fn holds_up(one: &Allocation, checkpoint: Option<&Task>, now: Timestamp) -> (Unmet, Option<NextAction>) {
+    let age = human(now.since(one.status_since));
+    let who = format!("allocation {} of {}", one.id, one.user);
+    let what = match one.status {
+        AllocationStatus::Provisioning => format!("{who} is being started for {age}"),
+        AllocationStatus::Releasing => format!("{who} is being ended for {age}"),
+        AllocationStatus::Active => match checkpoint.filter(|task| is_checkpoint(task)) {
+            Some(task) => format!("{who} was asked to save its state: that task is {}", task.status),
+            None if one.is_checkpointable() => format!("{who} runs for {age}; it could save its state"),
+            None => format!("{who} runs for {age} and cannot save its state: it ends in its own time"),
+        },
+        AllocationStatus::Requested | AllocationStatus::Released | AllocationStatus::Failed => {
+            format!("{who} is {}", one.status)
+        }
+    };
+    let next = match one.status {
+        AllocationStatus::Active | AllocationStatus::Provisioning => Some(NextAction::run(
+            format!("lattice allocation release {}", one.id),
+            format!("ends it, for {}", one.user),
+        )),
+        AllocationStatus::Releasing
+        | AllocationStatus::Requested
+        | AllocationStatus::Released
+        | AllocationStatus::Failed => None,
+    };
+    (Unmet { what, since: Some(one.status_since), owner: one.user.clone(), class: None }, next)
+}
+
+fn is_checkpoint(task: &Task) -> bool {
+    matches!(task.input, TaskInput::AllocationCheckpoint(_))
+}
