@@ -5,5 +5,6 @@ pub mod fake;
 pub mod ipmi;
 pub mod lxd;
 pub mod maas;
+pub mod openchami;
 mod pin;
 pub mod redfish;

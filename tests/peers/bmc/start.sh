@@ -5,6 +5,7 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1" && dir=$(cd "$1" && pwd)
+"$here/stop.sh" "$dir"
 rm -rf "$dir/run" && mkdir -p "$dir/run"
 
 # A port that is free, and those behind it, from $1 on in steps.

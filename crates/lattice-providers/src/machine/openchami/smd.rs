@@ -1,0 +1,318 @@
+//! State Manager: components and their states, endpoints, interfaces, notices of state changes.
+
+use http::Method;
+use lattice_core::secret::Secret;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::client::{OchamiClient, Service};
+use crate::error::{ErrorKind, ProviderError};
+
+/// Components in one request: smd takes 4,369 at most, and a thousand take it a second.
+const PAGE: usize = 1_000;
+
+/// A component's name by its place: `x1000c0s1b0n0`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Xname(String);
+
+impl Xname {
+    /// Takes a text that can be one.
+    ///
+    /// # Errors
+    /// It is none: smd would say that it knows no such component, whatever is wrong.
+    pub fn parse(text: &str) -> Result<Self, ProviderError> {
+        let good = text.len() <= 32
+            && text.starts_with('x')
+            && text.len() > 1
+            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+        if good {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(ProviderError::unusable("openchami xname", "an xname is like x1000c0s1b0n0"))
+        }
+    }
+
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// State of a component, as smd spells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::Display)]
+pub enum State {
+    /// Nothing is there.
+    Empty,
+    /// Something is there.
+    Populated,
+    /// It is off.
+    Off,
+    /// It is on.
+    On,
+    /// It was ready, and does not beat any more.
+    Standby,
+    /// It stops.
+    Halt,
+    /// It is booted, and answers.
+    Ready,
+    /// Anything else.
+    #[serde(other)]
+    Unknown,
+}
+
+/// A component. Fields that are not set are absent.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Component {
+    /// Its name.
+    #[serde(rename = "ID")]
+    pub id: Xname,
+    /// `Node`, `NodeBMC`.
+    #[serde(rename = "Type", default)]
+    pub kind: String,
+    /// Its state, if it has one. It is what somebody told smd, never evidence of power.
+    #[serde(rename = "State", default)]
+    pub state: Option<State>,
+    /// `OK`, `Warning`, `Alert`, `Locked`, `Unknown`.
+    #[serde(rename = "Flag", default)]
+    pub flag: Option<String>,
+    /// Whether it may be used.
+    #[serde(rename = "Enabled", default)]
+    pub enabled: Option<bool>,
+    /// Its number.
+    #[serde(rename = "NID", default)]
+    pub nid: Option<u64>,
+}
+
+/// A network interface.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Interface {
+    /// Its hardware address, with colons.
+    #[serde(rename = "MACAddress")]
+    pub mac: String,
+    /// Whose.
+    #[serde(rename = "ComponentID", default)]
+    pub component: String,
+    /// Its addresses.
+    #[serde(rename = "IPAddresses", default)]
+    pub addresses: Vec<InterfaceAddress>,
+}
+
+/// An address of an interface.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct InterfaceAddress {
+    /// The address.
+    #[serde(rename = "IPAddress")]
+    pub address: String,
+}
+
+/// A BMC with its machines, to be made known.
+pub struct NewEndpoint {
+    /// Name of the BMC: `x1000c0s1b0`.
+    pub id: Xname,
+    /// Its address.
+    pub address: String,
+    /// Its user.
+    pub user: String,
+    /// Its password. smd shows it to whoever may read its endpoints: leave it empty where pcs has it elsewhere.
+    pub password: Secret<String>,
+    /// Its hardware address.
+    pub mac: String,
+    /// The machines behind it.
+    pub systems: Vec<NewSystem>,
+}
+
+/// A machine behind a BMC.
+#[derive(Debug, Clone)]
+pub struct NewSystem {
+    /// Its Redfish path.
+    pub uri: String,
+    /// Its UUID.
+    pub uuid: String,
+    /// Its name.
+    pub name: String,
+    /// Hardware address and address of the interface that it boots from.
+    pub boot_interface: (String, String),
+}
+
+/// A subscription to notices of state changes.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Subscription {
+    /// Its number.
+    #[serde(rename = "ID")]
+    pub id: u64,
+    /// Whose.
+    #[serde(rename = "Subscriber", default)]
+    pub subscriber: String,
+    /// Where notices go.
+    #[serde(rename = "Url", default)]
+    pub url: String,
+}
+
+/// A notice: these components changed to that state.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct StateChange {
+    /// Which.
+    #[serde(rename = "Components", default)]
+    pub components: Vec<Xname>,
+    /// Their state.
+    #[serde(rename = "State", default)]
+    pub state: Option<State>,
+    /// Their flag.
+    #[serde(rename = "Flag", default)]
+    pub flag: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Components {
+    #[serde(rename = "Components", default)]
+    components: Vec<Component>,
+}
+
+#[derive(Deserialize)]
+struct Subscriptions {
+    /// Null when there is none.
+    #[serde(rename = "SubscriptionList", default)]
+    list: Option<Vec<Subscription>>,
+}
+
+impl OchamiClient {
+    /// Whether smd is ready.
+    ///
+    /// # Errors
+    /// It is not, or is not there.
+    pub async fn smd_ready(&self) -> Result<(), ProviderError> {
+        let ready: serde_json::Value = self.read("smd.ready", Service::Smd, "/hsm/v2/service/ready", &[]).await?;
+        match ready["code"].as_i64() {
+            Some(0) => Ok(()),
+            Some(_) | None => Err(ProviderError::malformed("openchami smd.ready", &ready["message"])),
+        }
+    }
+
+    /// All nodes.
+    ///
+    /// # Errors
+    /// smd cannot be read.
+    pub async fn nodes(&self) -> Result<Vec<Component>, ProviderError> {
+        let call = "smd.components.list";
+        let found: Components = self.read(call, Service::Smd, "/hsm/v2/State/Components", &[("type", "Node")]).await?;
+        Ok(found.components)
+    }
+
+    /// One component; `None`: there is none of that name.
+    ///
+    /// # Errors
+    /// smd cannot be read.
+    pub async fn component(&self, id: &Xname) -> Result<Option<Component>, ProviderError> {
+        let path = format!("/hsm/v2/State/Components/{}", id.as_str());
+        match self.read("smd.components.read", Service::Smd, &path, &[]).await {
+            Ok(component) => Ok(Some(component)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Says what state components are in.
+    ///
+    /// # Errors
+    /// smd refuses: a component that is not there, or a state that may not follow.
+    pub async fn set_states(&self, ids: &[Xname], state: State) -> Result<(), ProviderError> {
+        let path = "/hsm/v2/State/Components/BulkStateData";
+        for some in ids.chunks(PAGE) {
+            let body = json!({ "ComponentIDs": some, "State": state, "Flag": "OK" });
+            self.send("smd.components.state", Service::Smd, Method::PATCH, path, &[], Some(&body)).await?;
+        }
+        Ok(())
+    }
+
+    /// Says whether a component may be used.
+    ///
+    /// # Errors
+    /// smd refuses.
+    pub async fn set_enabled(&self, id: &Xname, enabled: bool) -> Result<(), ProviderError> {
+        let path = format!("/hsm/v2/State/Components/{}/Enabled", id.as_str());
+        let body = json!({ "Enabled": enabled });
+        self.send("smd.components.enabled", Service::Smd, Method::PATCH, &path, &[], Some(&body)).await.map(drop)
+    }
+
+    /// Makes a BMC and its machines known; smd makes their components and interfaces. One that is known is success.
+    ///
+    /// # Errors
+    /// smd refuses.
+    pub async fn make_known(&self, new: &NewEndpoint) -> Result<(), ProviderError> {
+        let systems: Vec<_> = new
+            .systems
+            .iter()
+            .map(|system| {
+                let (mac, ip) = &system.boot_interface;
+                let interface = json!({ "uri": system.uri, "mac": mac, "ip": ip, "description": "boot" });
+                json!({
+                    "uri": system.uri, "uuid": system.uuid, "name": system.name, "system_type": "Physical",
+                    "actions": ["On", "ForceOff", "GracefulShutdown", "ForceRestart"],
+                    "ethernet_interfaces": [interface],
+                })
+            })
+            .collect();
+        let body = json!({
+            "SchemaVersion": 1, "ID": new.id, "FQDN": new.address, "User": new.user, "Password": new.password.expose(),
+            "MACAddr": new.mac, "Enabled": true, "Systems": systems, "Managers": [],
+        });
+        let path = "/hsm/v2/Inventory/RedfishEndpoints";
+        match self.send("smd.endpoints.create", Service::Smd, Method::POST, path, &[], Some(&body)).await {
+            Err(error) if matches!(error.kind, ErrorKind::Refused { status: 409, .. }) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// Interfaces with this hardware address.
+    ///
+    /// # Errors
+    /// smd cannot be read.
+    pub async fn interfaces(&self, mac: &str) -> Result<Vec<Interface>, ProviderError> {
+        let path = "/hsm/v2/Inventory/EthernetInterfaces";
+        self.read("smd.interfaces.list", Service::Smd, path, &[("MACAddress", mac)]).await
+    }
+
+    /// Subscribes to changes of state; the subscriber's earlier subscription to the same address is kept instead.
+    ///
+    /// # Errors
+    /// smd refuses.
+    pub async fn subscribe(
+        &self,
+        subscriber: &str,
+        states: &[State],
+        url: &str,
+    ) -> Result<Subscription, ProviderError> {
+        let known = self.subscriptions().await?;
+        if let Some(known) = known.into_iter().find(|one| one.subscriber == subscriber && one.url == url) {
+            return Ok(known);
+        }
+        let body = json!({ "Subscriber": subscriber, "States": states, "Url": url });
+        let call = "smd.subscriptions.create";
+        let path = "/hsm/v2/Subscriptions/SCN";
+        self.send(call, Service::Smd, Method::POST, path, &[], Some(&body)).await?.json(call)
+    }
+
+    /// All subscriptions.
+    ///
+    /// # Errors
+    /// smd cannot be read.
+    pub async fn subscriptions(&self) -> Result<Vec<Subscription>, ProviderError> {
+        let path = "/hsm/v2/Subscriptions/SCN";
+        let found: Subscriptions = self.read("smd.subscriptions.list", Service::Smd, path, &[]).await?;
+        Ok(found.list.unwrap_or_default())
+    }
+
+    /// Ends a subscription; one that is not there is success.
+    ///
+    /// # Errors
+    /// smd refuses.
+    pub async fn unsubscribe(&self, id: u64) -> Result<(), ProviderError> {
+        let path = format!("/hsm/v2/Subscriptions/SCN/{id}");
+        match self.send("smd.subscriptions.delete", Service::Smd, Method::DELETE, &path, &[], None).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! A simulated OpenCHAMI power control: its published API, for nodes in memory. Contract: openchami "PCS"
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use lattice_core::time::{Clock, Timestamp};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use crate::stop::{Stop, spawn_until_stopped};
+
+/// Largest body that is taken.
+const MAX_BODY_BYTES: usize = 64 << 10;
+
+/// What is wrong with one node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PcsFault {
+    /// Its BMC does not answer: its state is an earlier one.
+    Unreachable,
+    /// Its transitions complete, and it does nothing.
+    TaskFails,
+    /// It cannot do what is asked.
+    Unsupported,
+}
+
+#[derive(Default)]
+struct Node {
+    on: bool,
+    fault: Option<PcsFault>,
+}
+
+struct Begun {
+    operation: String,
+    xnames: Vec<String>,
+    at: Timestamp,
+    done: bool,
+}
+
+/// Power control of a simulated site.
+pub struct SimPcs {
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    nodes: BTreeMap<String, Node>,
+    transitions: Vec<Begun>,
+    takes: Duration,
+    compresses: bool,
+}
+
+impl SimPcs {
+    /// Power control of these nodes, which are off.
+    pub fn new(nodes: &[&str], clock: Arc<dyn Clock>) -> Arc<Self> {
+        let nodes = nodes.iter().map(|name| ((*name).to_owned(), Node::default())).collect();
+        Arc::new(Self { clock, state: Mutex::new(State { nodes, ..State::default() }) })
+    }
+
+    /// Something is wrong with a node from now on; none: nothing is any more.
+    pub fn set_fault(&self, node: &str, fault: Option<PcsFault>) {
+        if let Some(node) = self.state().nodes.get_mut(node) {
+            node.fault = fault;
+        }
+    }
+
+    /// How long transitions take.
+    pub fn set_duration(&self, takes: Duration) {
+        self.state().takes = takes;
+    }
+
+    /// Records of transitions that are over have no tasks any more.
+    pub fn compress(&self) {
+        self.state().compresses = true;
+    }
+
+    /// Whether a node is on.
+    pub fn is_on(&self, node: &str) -> bool {
+        self.settle();
+        self.state().nodes.get(node).is_some_and(|node| node.on)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was due happened.
+    fn settle(&self) {
+        let now = self.clock.now();
+        let mut state = self.state();
+        let State { nodes, transitions, takes, .. } = &mut *state;
+        for begun in transitions.iter_mut().filter(|begun| !begun.done && now.since(begun.at) >= *takes) {
+            begun.done = true;
+            let on = matches!(begun.operation.as_str(), "on" | "init" | "hard-restart" | "soft-restart");
+            for name in &begun.xnames {
+                if let Some(node) = nodes.get_mut(name)
+                    && node.fault.is_none()
+                {
+                    node.on = on;
+                }
+            }
+        }
+    }
+
+    fn answer(&self, method: &Method, path: &str, query: &str, body: &Value) -> (StatusCode, Value) {
+        self.settle();
+        let path = path.strip_prefix("/v1").unwrap_or(path);
+        match (method, path.trim_end_matches('/')) {
+            (&Method::GET, "/liveness" | "/readiness") => (StatusCode::NO_CONTENT, Value::Null),
+            (&Method::POST, "/transitions") => self.begin(body),
+            (&Method::GET, "/power-status") => self.status(query),
+            (&Method::GET, path) => match path.strip_prefix("/transitions/").and_then(|id| id.parse::<usize>().ok()) {
+                Some(id) => self.transition(id),
+                None => problem(StatusCode::NOT_FOUND, "no such resource"),
+            },
+            (_, _) => problem(StatusCode::METHOD_NOT_ALLOWED, "no such method here"),
+        }
+    }
+
+    fn begin(&self, body: &Value) -> (StatusCode, Value) {
+        const KNOWN: [&str; 7] = ["on", "off", "soft-off", "soft-restart", "hard-restart", "init", "force-off"];
+        let operation = body["operation"].as_str().unwrap_or_default().to_ascii_lowercase();
+        if !KNOWN.contains(&operation.as_str()) {
+            return problem(StatusCode::BAD_REQUEST, "invalid operation");
+        }
+        let location = body["location"].as_array().cloned().unwrap_or_default();
+        let xnames: Vec<String> = location.iter().filter_map(|one| Some(one["xname"].as_str()?.to_owned())).collect();
+        if xnames.is_empty() {
+            return problem(StatusCode::BAD_REQUEST, "missing location");
+        }
+        let mut state = self.state();
+        let id = state.transitions.len();
+        state.transitions.push(Begun { operation: operation.clone(), xnames, at: self.clock.now(), done: false });
+        drop(state);
+        self.settle();
+        (StatusCode::OK, json!({ "transitionID": id.to_string(), "operation": operation }))
+    }
+
+    fn transition(&self, id: usize) -> (StatusCode, Value) {
+        let state = self.state();
+        let Some(begun) = state.transitions.get(id) else {
+            return problem(StatusCode::NOT_FOUND, "transition not found");
+        };
+        let tasks: Vec<_> = begun.xnames.iter().map(|name| task(name, begun, state.nodes.get(name))).collect();
+        let count = |status: &str| tasks.iter().filter(|task| task["taskStatus"] == status).count();
+        let mut seen = json!({
+            "transitionID": id.to_string(), "operation": begun.operation, "createTime": begun.at.to_string(),
+            "transitionStatus": if begun.done { "completed" } else { "in-progress" },
+            "taskCounts": {
+                "total": tasks.len(), "new": 0, "in-progress": count("in-progress"), "failed": count("failed"),
+                "succeeded": count("succeeded"), "un-supported": count("unsupported"),
+            },
+        });
+        if !(begun.done && state.compresses) {
+            seen["tasks"] = json!(tasks);
+        }
+        (StatusCode::OK, seen)
+    }
+
+    fn status(&self, query: &str) -> (StatusCode, Value) {
+        let wanted: Vec<&str> = query.split('&').filter_map(|pair| pair.strip_prefix("xname=")).collect();
+        let state = self.state();
+        let shown = state.nodes.iter().filter(|(name, _)| wanted.is_empty() || wanted.contains(&name.as_str()));
+        let status: Vec<_> = shown
+            .map(|(name, node)| {
+                let lost = node.fault == Some(PcsFault::Unreachable);
+                json!({
+                    "xname": name, "powerState": if node.on { "on" } else { "off" },
+                    "managementState": if lost { "unavailable" } else { "available" },
+                    "error": if lost { Value::from("no answer from the BMC") } else { Value::Null },
+                    "supportedPowerTransitions": ["On", "Force-Off"], "lastUpdated": self.clock.now().to_string(),
+                })
+            })
+            .collect();
+        (StatusCode::OK, json!({ "status": status }))
+    }
+}
+
+fn task(name: &str, begun: &Begun, node: Option<&Node>) -> Value {
+    let (status, error) = match (begun.done, node.map(|node| node.fault)) {
+        (false, _) => ("in-progress", ""),
+        (true, None) => ("failed", "no such component"),
+        (true, Some(Some(PcsFault::Unsupported))) => ("unsupported", "the component cannot do it"),
+        (true, Some(Some(PcsFault::TaskFails | PcsFault::Unreachable))) => ("failed", "no answer from the BMC"),
+        (true, Some(None)) => ("succeeded", ""),
+    };
+    json!({ "xname": name, "taskStatus": status, "taskStatusDescription": status, "error": error })
+}
+
+fn problem(status: StatusCode, detail: &str) -> (StatusCode, Value) {
+    let body =
+        json!({ "type": "about:blank", "title": status.to_string(), "detail": detail, "status": status.as_u16() });
+    (status, body)
+}
+
+/// Serves power control on `listener` until stopped.
+pub fn serve(listener: TcpListener, pcs: Arc<SimPcs>) -> Stop {
+    spawn_until_stopped(async move {
+        let mut connections = JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                Some(_) = connections.join_next() => continue,
+            };
+            let Ok((stream, _)) = accepted else { continue };
+            let pcs = Arc::clone(&pcs);
+            connections.spawn(async move {
+                let service = service_fn(move |request| answer(request, Arc::clone(&pcs)));
+                // A connection that breaks is its client's affair.
+                let _ended = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+            });
+        }
+    })
+}
+
+async fn answer(
+    request: http::Request<Incoming>,
+    pcs: Arc<SimPcs>,
+) -> Result<Response<Full<Bytes>>, std::convert::Infallible> {
+    let (parts, body) = request.into_parts();
+    let body = Limited::new(body, MAX_BODY_BYTES).collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    let (status, body) = pcs.answer(&parts.method, parts.uri.path(), parts.uri.query().unwrap_or_default(), &body);
+    let bytes = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+    let mut response = Response::new(Full::new(bytes));
+    *response.status_mut() = status;
+    let kind = if status.is_success() { "application/json" } else { "application/problem+json" };
+    response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(kind));
+    Ok(response)
+}
