@@ -41,6 +41,7 @@ fn every_flow() -> Vec<Flow> {
         flows::remove(),
         flows::remove_lxd(),
         flows::reboot(hour),
+        flows::bmc_investigation(),
     ]
 }
 

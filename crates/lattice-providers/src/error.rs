@@ -269,8 +269,9 @@ impl Explain for ProviderError {
             ErrorKind::Unauthorised { .. } => "store a valid credential for the site, then repeat",
             ErrorKind::NoCredential { .. } => "put the secret store right as the message says, then repeat",
             ErrorKind::LockedOut { .. } => {
-                "store the BMC's right credential with `lattice node bmc set`, or have the same one tried again with \
-                 `lattice node bmc reset-breaker`"
+                "store the BMC's right credential: \
+                 `lattice node bmc set NODE --address ADDRESS --protocol redfish --from-stdin`; or have the same one \
+                 tried again: `lattice node bmc reset-breaker NODE`"
             }
             ErrorKind::NotOffered { .. } => "use another way, or hardware or firmware that offers it",
             ErrorKind::Forbidden { .. } => "give the site's credential the administrator's rights",

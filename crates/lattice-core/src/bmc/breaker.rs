@@ -118,8 +118,9 @@ impl Explain for BreakerOpen {
         vec![self.to_string()]
     }
     fn next_actions(&self) -> Vec<NextAction> {
-        let what = "store the BMC's right credential with `lattice node bmc set`, or have the same one tried again with \
-                    `lattice node bmc reset-breaker`";
+        let what = "store the BMC's right credential: \
+                    `lattice node bmc set NODE --address ADDRESS --protocol redfish --from-stdin`; or have the same one \
+                    tried again: `lattice node bmc reset-breaker NODE`";
         vec![NextAction::Fix { what: what.to_owned() }]
     }
 }

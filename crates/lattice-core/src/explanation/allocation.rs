@@ -19,7 +19,10 @@ pub fn allocation(one: &Allocation, node: Option<&Node>, tasks: &[Task], now: Ti
     let headline = match one.status {
         AllocationStatus::Requested => {
             because.push(unmet(one.why.clone(), "the fleet"));
-            next.push(NextAction::run("lattice node list --attention", "shows nodes that could come back"));
+            next.push(NextAction::run(
+                "lattice node list --status active",
+                "shows which nodes there are, and why each is not schedulable",
+            ));
             next.push(release());
             format!("waits for a node for {age}")
         }

@@ -513,7 +513,7 @@ fn some_flow(dice: &mut Dice) -> Flow {
         ..MaasPolicy::default()
     };
     let patience = Duration::from_secs(3_600);
-    match dice.below(11) {
+    match dice.below(12) {
         0 => flows::onboarding_lxd(&lxd_site()),
         1 => flows::onboarding_manual(Duration::from_secs(7_200)),
         2 => flows::drain(patience),
@@ -521,6 +521,7 @@ fn some_flow(dice: &mut Dice) -> Flow {
         4 => flows::remove(),
         5 => flows::remove_lxd(),
         6 => flows::reboot(Duration::from_secs(600)),
+        7 => flows::bmc_investigation(),
         _ => flows::onboarding_maas(&policy),
     }
 }
