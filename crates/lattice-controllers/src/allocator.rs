@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lattice_core::actor::Actor;
 use lattice_core::agent::task::{
     HeartbeatCheck, Progress, Running, Task, TaskInput, TaskOutput, TaskOwner, TaskStatus,
 };
@@ -15,7 +14,7 @@ use lattice_core::allocation::{Allocation, AllocationStatus, Candidate, Wanted, 
 use lattice_core::change::{Change, Commit, Outcome};
 use lattice_core::command::{Request, allocation, task};
 use lattice_core::heartbeat::Registry;
-use lattice_core::ids::{CorrelationId, IdSource, NodeId, OpId};
+use lattice_core::ids::{CorrelationId, IdSource, NodeId};
 use lattice_core::node::{Availability, Node};
 use lattice_core::time::Timestamp;
 use lattice_store::{NodeFilter, NodeSort, PageRequest, Store, StoreError, TaskFilter};
@@ -74,14 +73,7 @@ impl Allocator {
     }
 
     fn request(&self, now: Timestamp, correlation: CorrelationId) -> Request<'_> {
-        Request {
-            actor: Actor::system("allocator"),
-            reason: String::new(),
-            now,
-            ids: &*self.ids,
-            op: OpId::generate(&*self.ids, now),
-            correlation,
-        }
+        Request::of_system("allocator", &*self.ids, now, correlation)
     }
 
     fn of(&self, allocation: &Allocation, now: Timestamp) -> Request<'_> {
@@ -111,11 +103,15 @@ impl Allocator {
     /// Gives those that wait a node, the longest waiting first.
     async fn place(&self, now: Timestamp, done: &mut Allocated) -> Result<(), StoreError> {
         let waiting = self.store.allocations_in(AllocationStatus::Requested).await?;
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let skus = self.store.skus().await?.into_iter().map(|sku| (sku.name, sku.gpus)).collect();
         let mut pools: HashMap<Wanted, Vec<Candidate>> = HashMap::new();
         for one in waiting {
             let pool = Wanted { gpus: 0, ..one.wanted.clone() };
             if !pools.contains_key(&pool) {
-                let candidates = self.candidates(&pool, now).await?;
+                let candidates = self.candidates(&pool, &skus, now).await?;
                 pools.insert(pool.clone(), candidates);
             }
             let Some(candidates) = pools.get_mut(&pool) else { continue };
@@ -135,15 +131,15 @@ impl Allocator {
                 }
             };
             let after = node_after(&commit);
-            if self.commit(commit, done).await? {
+            let applied = self.commit(commit, done).await?;
+            // Its row is another one now, for the next of this pool; lost to somebody else, it is read at the next tick.
+            // Another pool may have the same node: whoever takes it there is refused by its generation, and comes again.
+            candidates.retain(|candidate| applied || candidate.node.id != node.id);
+            if applied {
                 done.placed += 1;
                 info!(allocation_id = %one.id, node_id = %node.id, "allocation placed");
-            }
-            // Another pool may have the same node: whoever reads it there is refused by its generation, and comes again.
-            candidates.retain(|candidate| candidate.node.id != node.id || after.is_some());
-            for candidate in candidates.iter_mut().filter(|candidate| candidate.node.id == node.id) {
-                if let Some(after) = &after {
-                    candidate.node = after.clone();
+                if let (Some(own), Some(after)) = (candidates.iter_mut().find(|own| own.node.id == node.id), after) {
+                    own.node = after;
                 }
             }
         }
@@ -152,7 +148,12 @@ impl Allocator {
 
     /// The nodes that `wanted` allows. Those that may not be used now are there too, so that it can be said why: but never
     /// instead of one that may.
-    async fn candidates(&self, wanted: &Wanted, now: Timestamp) -> Result<Vec<Candidate>, StoreError> {
+    async fn candidates(
+        &self,
+        wanted: &Wanted,
+        skus: &HashMap<String, u32>,
+        now: Timestamp,
+    ) -> Result<Vec<Candidate>, StoreError> {
         let nodes = match wanted.node {
             Some(node) => self.store.node(node).await?.into_iter().collect(),
             None => {
@@ -165,7 +166,6 @@ impl Allocator {
                 nodes
             }
         };
-        let skus: HashMap<String, u32> = self.store.skus().await?.into_iter().map(|sku| (sku.name, sku.gpus)).collect();
         let gpus = |node: &Node| skus.get(&node.sku).copied().unwrap_or(0);
         Ok(nodes.into_iter().map(|node| Candidate { gpus: gpus(&node), node }).collect())
     }
@@ -220,14 +220,13 @@ impl Allocator {
 
     /// Asks agents that count fewer allocations than were placed what runs there, and believes what they say.
     async fn recount(&self, now: Timestamp, done: &mut Allocated) -> Result<(), StoreError> {
-        let owned = self.store.nodes_with_allocations().await?;
-        let placed = self.store.placed_on_any(&owned).await?;
-        for (id, placed) in placed {
-            let active: Vec<&Allocation> = placed.iter().filter(|one| one.status == AllocationStatus::Active).collect();
+        for (id, active) in self.store.active_counts().await? {
             let Some(vitals) = self.registry.vitals(id) else { continue };
-            if vitals.allocations as usize >= active.len() {
+            if u64::from(vitals.allocations) >= active {
                 continue;
             }
+            let mut active = self.store.placed_on(id).await?;
+            active.retain(|one| one.status == AllocationStatus::Active);
             let Some(node) = self.store.node(id).await? else { continue };
             match self.last_count(&node, now).await? {
                 Count::Running { asked_at, running } => {
@@ -267,7 +266,7 @@ impl Allocator {
     async fn end_missing(
         &self,
         node: &Node,
-        active: &[&Allocation],
+        active: &[Allocation],
         asked_at: Timestamp,
         running: &[Running],
         now: Timestamp,

@@ -1,16 +1,15 @@
 //! Looks at the BMCs of all nodes, at a bounded rate: power, hardware, and what that means for the node.
 //! spec: S1 "Any → Down (hardware failure)", "Degraded → Down"
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lattice_core::actor::Actor;
 use lattice_core::bmc::{Bmc, BmcPolicy};
 use lattice_core::change::Outcome;
 use lattice_core::command::Request;
 use lattice_core::command::bmc::{Look, OfNode, breaker_moved, investigate, looked};
-use lattice_core::ids::{CorrelationId, IdSource, JobId, NodeId, OpId, SiteId};
+use lattice_core::ids::{CorrelationId, IdSource, JobId, NodeId, SiteId};
 use lattice_core::node::Availability;
 use lattice_core::site::Site;
 use lattice_core::time::Timestamp;
@@ -125,9 +124,10 @@ impl BmcWatch {
             }
         }
         self.bmcs = bmcs;
-        self.looked_at.retain(|node, _| self.bmcs.iter().any(|bmc| bmc.node == *node));
-        self.read_at = Some(now);
         let of_bmcs: Vec<NodeId> = self.bmcs.iter().map(|bmc| bmc.node).collect();
+        let known: HashSet<NodeId> = of_bmcs.iter().copied().collect();
+        self.looked_at.retain(|node, _| known.contains(node));
+        self.read_at = Some(now);
         for some in of_bmcs.chunks(PAGE_MAX) {
             for node in self.store.nodes_by_id(some).await? {
                 if node.state.availability == Availability::Down {
@@ -233,14 +233,7 @@ impl BmcWatch {
     }
 
     fn request(&self, now: Timestamp) -> Request<'_> {
-        Request {
-            actor: Actor::system("bmc-watch"),
-            reason: String::new(),
-            now,
-            ids: &*self.ids,
-            op: OpId::generate(&*self.ids, now),
-            correlation: CorrelationId::generate(&*self.ids, now),
-        }
+        Request::of_system("bmc-watch", &*self.ids, now, CorrelationId::generate(&*self.ids, now))
     }
 }
 

@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use lattice_core::actor::Actor;
 use lattice_core::allocation::Allocation;
 use lattice_core::change::{Commit, Outcome};
 use lattice_core::command::{Request, agent};
 use lattice_core::heartbeat::{Silence, detector};
-use lattice_core::ids::{CorrelationId, IdSource, NodeId, OpId};
+use lattice_core::ids::{CorrelationId, IdSource, NodeId};
 use lattice_core::node::availability::AvailabilityEvent;
 use lattice_core::node::{Availability, Node};
 use lattice_core::time::{Timestamp, human};
@@ -107,14 +106,7 @@ impl Detector {
                 self.fleet.sync(node, now);
                 continue;
             };
-            let request = Request {
-                actor: Actor::system("detector"),
-                reason: String::new(),
-                now,
-                ids: &*self.ids,
-                op: OpId::generate(&*self.ids, now),
-                correlation,
-            };
+            let request = Request::of_system("detector", &*self.ids, now, correlation);
             let placed = placed.get(&node.id).map_or(&[][..], Vec::as_slice);
             let is_lost = event == AvailabilityEvent::GraceExpired && !placed.is_empty();
             let braked_until = if is_lost { self.fleet.braked_until(node, now) } else { None };

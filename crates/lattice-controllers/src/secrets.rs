@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lattice_core::actor::Actor;
 use lattice_core::change::{Change, Outcome, Resource};
 use lattice_core::command::Request;
 use lattice_core::command::job::{Asked, act};
-use lattice_core::ids::{CorrelationId, IdSource, JobId, OpId};
+use lattice_core::ids::{CorrelationId, IdSource, JobId};
 use lattice_core::job::{CompensateTo, Decisions, Job, JobStatus, OperatorAction};
 use lattice_core::time::Timestamp;
 use lattice_providers::secret::{SecretError, SecretPath, SecretStore, SecretTrouble};
@@ -119,13 +118,10 @@ impl SecretWatch {
     }
 
     fn request(&self, now: Timestamp) -> Request<'_> {
+        let correlation = CorrelationId::generate(&*self.ids, now);
         Request {
-            actor: Actor::system("secrets"),
             reason: "the secret store is available again".to_owned(),
-            now,
-            ids: &*self.ids,
-            op: OpId::generate(&*self.ids, now),
-            correlation: CorrelationId::generate(&*self.ids, now),
+            ..Request::of_system("secrets", &*self.ids, now, correlation)
         }
     }
 

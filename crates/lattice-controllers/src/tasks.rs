@@ -1,9 +1,8 @@
 //! Tasks of agents that nobody began or reported about in time are given up. design: 4 "Identity and transport"
 
-use lattice_core::actor::Actor;
 use lattice_core::change::{Change, Outcome};
 use lattice_core::command::{Request, task};
-use lattice_core::ids::{CorrelationId, IdSource, OpId};
+use lattice_core::ids::IdSource;
 use lattice_core::time::Timestamp;
 use lattice_store::{Store, StoreError};
 
@@ -17,12 +16,8 @@ pub async fn expire_tasks(store: &Store, ids: &dyn IdSource, now: Timestamp) -> 
     let overdue = store.overdue_tasks(now).await?;
     let commits = overdue.iter().filter_map(|one| {
         let request = Request {
-            actor: Actor::system("deadlines"),
             reason: "its time was over".to_owned(),
-            now,
-            ids,
-            op: OpId::generate(ids, now),
-            correlation: CorrelationId::new(one.correlation.uuid()),
+            ..Request::of_system("deadlines", ids, now, one.correlation)
         };
         let change = task::expired(&request, one)?;
         Some(request.commit(Vec::new(), vec![Change::Task(Box::new(change))]))

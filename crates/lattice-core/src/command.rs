@@ -36,7 +36,13 @@ pub struct Request<'a> {
     pub correlation: CorrelationId,
 }
 
-impl Request<'_> {
+impl<'a> Request<'a> {
+    /// What a part of the control plane asks for by itself; the reason is empty.
+    pub fn of_system(component: &str, ids: &'a dyn IdSource, now: Timestamp, correlation: CorrelationId) -> Self {
+        let op = OpId::generate(ids, now);
+        Self { actor: Actor::system(component), reason: String::new(), now, ids, op, correlation }
+    }
+
     /// A commit of this request.
     pub fn commit(&self, guards: Vec<Guard>, changes: Vec<Change>) -> Commit {
         Commit {

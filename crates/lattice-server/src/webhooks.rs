@@ -12,10 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lattice_api::event::Event;
-use lattice_core::actor::Actor;
 use lattice_core::change::{Change, Guard, Outcome};
 use lattice_core::command::Request;
-use lattice_core::ids::{CorrelationId, EventSeq, IdSource, LeaseEpoch, OpId, WebhookId};
+use lattice_core::ids::{CorrelationId, EventSeq, IdSource, LeaseEpoch, WebhookId};
 use lattice_core::secret::Secret;
 use lattice_core::time::{Clock, Timestamp};
 use lattice_core::webhook::delivery::{After, Attempted, Delivery, WebhookProgress, WebhookStep, after};
@@ -202,14 +201,8 @@ impl Courier {
     /// Whether it is stored. If not, the webhook changed, or somebody else delivers now.
     async fn commit(&self, webhook: &Webhook, changes: Vec<Change>, lease: LeaseEpoch) -> Result<bool, StoreError> {
         let now = self.clock.now();
-        let request = Request {
-            actor: Actor::system("webhooks"),
-            reason: String::new(),
-            now,
-            ids: &*self.ids,
-            op: OpId::generate(&*self.ids, now),
-            correlation: CorrelationId::generate(&*self.ids, now),
-        };
+        let correlation = CorrelationId::generate(&*self.ids, now);
+        let request = Request::of_system("webhooks", &*self.ids, now, correlation);
         let guards = vec![
             Guard::Lease { name: LEASE.to_owned(), epoch: lease },
             Guard::WebhookGeneration { webhook: webhook.id, have: webhook.generation },

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lattice_controllers::{Allocator, Detector, Fleet, expire_bootstraps};
-use lattice_core::actor::{Actor, Role};
+use lattice_core::actor::Role;
 use lattice_core::change::{Change, Outcome};
 use lattice_core::command::Request;
 use lattice_core::credential::ApiToken;
 use lattice_core::heartbeat::Registry;
-use lattice_core::ids::{ApiTokenId, CorrelationId, EventSeq, Generation, IdSource, JobId, OpId, SiteId};
+use lattice_core::ids::{ApiTokenId, CorrelationId, EventSeq, Generation, IdSource, JobId, SiteId};
 use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::secret::{Secret, token_hash};
 use lattice_core::site::{Site, SiteProvider, SiteStatus};
@@ -334,14 +334,7 @@ pub async fn issue_token(
 
 fn request<'a>(component: &str, clock: &dyn Clock, ids: &'a dyn IdSource) -> Request<'a> {
     let now = clock.now();
-    Request {
-        actor: Actor::system(component),
-        reason: String::new(),
-        now,
-        ids,
-        op: OpId::generate(ids, now),
-        correlation: CorrelationId::generate(ids, now),
-    }
+    Request::of_system(component, ids, now, CorrelationId::generate(ids, now))
 }
 
 /// Manual nodes belong to the built-in site `local`. design: 8-interfaces

@@ -121,13 +121,14 @@ impl Store {
         Ok(placed)
     }
 
-    /// Nodes on which something runs.
+    /// How many allocations run on each node that has any.
     ///
     /// # Errors
     /// The database fails.
-    pub async fn nodes_with_allocations(&self) -> Result<Vec<NodeId>, StoreError> {
-        const OWNED: &str = "SELECT DISTINCT node FROM allocations WHERE placed = 1 ORDER BY node";
-        self.fetch(Query::new(OWNED, Vec::new()), |r| Ok(NodeId::new(r.id()?))).await
+    pub async fn active_counts(&self) -> Result<Vec<(NodeId, u64)>, StoreError> {
+        const COUNTS: &str = "SELECT node, COUNT(*) FROM allocations WHERE placed = 1 AND status = 'active' \
+            GROUP BY node ORDER BY node";
+        self.fetch(Query::new(COUNTS, Vec::new()), |r| Ok((NodeId::new(r.id()?), r.count()?))).await
     }
 
     /// Nodes that are down and whose loss the brake holds back.
@@ -148,14 +149,5 @@ impl Store {
         const QUEUE: &str = "SELECT body FROM allocations WHERE status = ?1 ORDER BY requested_at, id LIMIT ?2";
         let params = vec![Value::name(status), Value::count(PAGE_MAX as u64)];
         self.fetch(Query::new(QUEUE, params), |r| r.json()).await
-    }
-
-    /// How many allocations stand in each status.
-    ///
-    /// # Errors
-    /// The database fails.
-    pub async fn allocation_counts(&self) -> Result<Vec<(AllocationStatus, u64)>, StoreError> {
-        const COUNTS: &str = "SELECT status, COUNT(*) FROM allocations GROUP BY status";
-        self.fetch(Query::new(COUNTS, Vec::new()), |r| Ok((r.name()?, r.count()?))).await
     }
 }

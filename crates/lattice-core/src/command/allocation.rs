@@ -19,7 +19,6 @@ use crate::ids::{AllocationId, Generation, OwnershipEpoch};
 use crate::node::availability::Effect;
 use crate::node::machine::Moved;
 use crate::node::{Node, NodeClass};
-use crate::time::Timestamp;
 
 /// Time between SIGTERM and SIGKILL of an allocation that is released, in milliseconds.
 const GRACE_MS: u64 = 30_000;
@@ -170,13 +169,8 @@ pub fn checkpoint(
         return Ok(None);
     };
     let input = checkpoint_of(allocation.id, epoch, &allocation.workload);
-    let key = checkpoint_key(allocation);
+    let key = format!("allocation/{}/p{}/checkpoint", allocation.id, allocation.placements);
     issued(request, node, allocation, key, input, nonce).map(Some)
-}
-
-/// Under which key it is asked to save its state: once for each of its placements.
-pub fn checkpoint_key(allocation: &Allocation) -> String {
-    format!("allocation/{}/p{}/checkpoint", allocation.id, allocation.placements)
 }
 
 /// What the end of a task means for the allocation that it is about. None: nothing.
@@ -395,9 +389,4 @@ fn issued(
     let owner = TaskOwner::Allocation { allocation: allocation.id };
     let (task, _) = task::issue(request, NewTask { node, owner, key, input, term: None }, nonce)?;
     Ok(task.created())
-}
-
-/// How long an allocation has stood where it stands.
-pub fn stands_for(allocation: &Allocation, now: Timestamp) -> Duration {
-    now.since(allocation.status_since)
 }

@@ -1,7 +1,7 @@
 //! Why an allocation stands where it stands, and why a node is not empty yet.
 
 use super::{Explanation, Unmet};
-use crate::agent::task::{Task, TaskInput};
+use crate::agent::task::Task;
 use crate::allocation::{Allocation, AllocationStatus};
 use crate::explain::NextAction;
 use crate::node::{HoldKind, Node};
@@ -79,17 +79,14 @@ fn of_task(task: &Task) -> Unmet {
 }
 
 /// Why an allocation still keeps its draining node from being empty, and what would end it.
-pub fn holds_up(one: &Allocation, checkpoint: Option<&Task>, now: Timestamp) -> (Unmet, Option<NextAction>) {
+pub fn holds_up(one: &Allocation, now: Timestamp) -> (Unmet, Option<NextAction>) {
     let age = human(now.since(one.status_since));
     let who = format!("allocation {} of {}", one.id, one.user);
     let what = match one.status {
         AllocationStatus::Provisioning => format!("{who} is being started for {age}"),
         AllocationStatus::Releasing => format!("{who} is being ended for {age}"),
-        AllocationStatus::Active => match checkpoint.filter(|task| is_checkpoint(task)) {
-            Some(task) => format!("{who} was asked to save its state: that task is {}", task.status),
-            None if one.is_checkpointable() => format!("{who} runs for {age}; it could save its state"),
-            None => format!("{who} runs for {age} and cannot save its state: it ends in its own time"),
-        },
+        AllocationStatus::Active if one.is_checkpointable() => format!("{who} runs for {age}; it could save its state"),
+        AllocationStatus::Active => format!("{who} runs for {age} and cannot save its state: it ends in its own time"),
         AllocationStatus::Requested | AllocationStatus::Released | AllocationStatus::Failed => {
             format!("{who} is {}", one.status)
         }
@@ -105,8 +102,4 @@ pub fn holds_up(one: &Allocation, checkpoint: Option<&Task>, now: Timestamp) -> 
         | AllocationStatus::Failed => None,
     };
     (Unmet { what, since: Some(one.status_since), owner: one.user.clone(), class: None }, next)
-}
-
-fn is_checkpoint(task: &Task) -> bool {
-    matches!(task.input, TaskInput::AllocationCheckpoint(_))
 }

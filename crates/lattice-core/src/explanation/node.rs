@@ -168,7 +168,7 @@ impl Story<'_> {
     fn emptying(&mut self, since: Timestamp) {
         self.unmet("it is being emptied".to_owned(), since, "drain");
         for one in self.context.placed {
-            let (unmet, next) = super::holds_up(one, None, self.now);
+            let (unmet, next) = super::holds_up(one, self.now);
             self.because.push(unmet);
             self.next.extend(next);
         }

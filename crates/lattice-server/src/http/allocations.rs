@@ -21,10 +21,9 @@ use lattice_core::ids::{AllocationId, NodeId};
 use lattice_core::node::NodeClass;
 use lattice_core::time::Timestamp;
 use lattice_store::{AllocationFilter, PageRequest, TaskFilter};
-use strum::VariantArray;
 
 use super::App;
-use super::extract::{Committed, Query, Write, page_request, parse_id};
+use super::extract::{Committed, Query, Write, page_request, parse_id, statuses_named};
 use super::node_view::{explained, millis};
 use super::nodes::{site_named, sku_named};
 use super::rows::find_node;
@@ -54,14 +53,7 @@ pub async fn page(app: &App, query: AllocationQuery) -> Answer<Page<AllocationRo
 
 /// A status, or the alias `live` for all that are not over.
 fn statuses(text: &str) -> Answer<Vec<AllocationStatus>> {
-    let all = AllocationStatus::VARIANTS.iter().copied();
-    if text == "live" {
-        return Ok(all.filter(|status| !status.is_over()).collect());
-    }
-    text.parse().map(|status| vec![status]).map_err(|_| {
-        let known: Vec<String> = all.map(|status| status.to_string()).collect();
-        Refusal::malformed("status", format!("must be live, {}", known.join(", ")))
-    })
+    statuses_named(text, &[("live", |status: AllocationStatus| !status.is_over())])
 }
 
 /// Takes a request; it is placed as soon as a node fits.

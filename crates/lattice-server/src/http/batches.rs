@@ -27,7 +27,7 @@ use lattice_store::{BatchFilter, ChildCount, JobFilter, JobSummary, PAGE_MAX, Pa
 use strum::VariantArray;
 
 use super::App;
-use super::extract::{Committed, Earlier, Query, Write, page_request};
+use super::extract::{Committed, Earlier, Query, Write, page_request, statuses_named};
 use super::jobs::row_of_summary;
 use super::node_view::{explained, millis};
 use super::nodes::{site_named, sku_named};
@@ -64,14 +64,7 @@ pub async fn page(app: &App, query: BatchQuery) -> Answer<Page<BatchRow>> {
 
 /// A status, or the alias `live` for all that are not over.
 fn statuses(text: &str) -> Answer<Vec<BatchStatus>> {
-    let all = BatchStatus::VARIANTS.iter().copied();
-    if text == "live" {
-        return Ok(all.filter(|status| !status.is_terminal()).collect());
-    }
-    text.parse().map(|status| vec![status]).map_err(|_| {
-        let known: Vec<String> = all.map(|status| status.to_string()).collect();
-        Refusal::malformed("status", format!("must be live, {}", known.join(", ")))
-    })
+    statuses_named(text, &[("live", |status: BatchStatus| !status.is_terminal())])
 }
 
 /// Accepts a batch: every machine is checked first, then all are created in one commit. spec: S5 4.1

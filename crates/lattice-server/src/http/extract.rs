@@ -40,6 +40,28 @@ impl<Q: DeserializeOwned + Send> FromRequestParts<App> for Query<Q> {
     }
 }
 
+/// A word that stands for several statuses, and which they are.
+pub type StatusAlias<S> = (&'static str, fn(S) -> bool);
+
+/// The statuses that a filter's word names: one of them, or those of an alias.
+///
+/// # Errors
+/// It names none: 400 with all words.
+pub fn statuses_named<S>(text: &str, aliases: &[StatusAlias<S>]) -> Answer<Vec<S>>
+where
+    S: Copy + std::str::FromStr + std::fmt::Display + strum::VariantArray,
+{
+    let all = S::VARIANTS.iter().copied();
+    if let Some((_, has)) = aliases.iter().find(|(alias, _)| *alias == text) {
+        return Ok(all.filter(|status| has(*status)).collect());
+    }
+    text.parse().map(|status| vec![status]).map_err(|_| {
+        let aliases = aliases.iter().map(|(alias, _)| (*alias).to_owned());
+        let known: Vec<String> = aliases.chain(all.map(|status| status.to_string())).collect();
+        Refusal::malformed("status", format!("must be {}", known.join(", ")))
+    })
+}
+
 /// A limit and a cursor, checked.
 ///
 /// # Errors

@@ -21,7 +21,7 @@ use lattice_store::{JobFilter, JobSummary, StageRecord};
 use strum::VariantArray;
 
 use super::App;
-use super::extract::{Committed, Query, Write, page_request};
+use super::extract::{Committed, Query, Write, page_request, statuses_named};
 use super::node_view::{explained, millis};
 use super::rows::{find_job, site_of};
 use crate::error::{Answer, Refusal};
@@ -53,15 +53,7 @@ pub async fn page(app: &App, query: JobQuery) -> Answer<Page<JobRow>> {
 
 /// A status, or an alias: `failed` for both failed ones, `live` for all that are not over.
 fn statuses(text: &str) -> Answer<Vec<JobStatus>> {
-    let all = JobStatus::VARIANTS.iter().copied();
-    match text {
-        "failed" => Ok(all.filter(|status| status.is_failed()).collect()),
-        "live" => Ok(all.filter(|status| !status.is_terminal()).collect()),
-        _ => text.parse().map(|status| vec![status]).map_err(|_| {
-            let known: Vec<String> = all.map(|status| status.to_string()).collect();
-            Refusal::malformed("status", format!("must be failed, live, {}", known.join(", ")))
-        }),
-    }
+    statuses_named(text, &[("failed", JobStatus::is_failed), ("live", |status: JobStatus| !status.is_terminal())])
 }
 
 /// One job.
