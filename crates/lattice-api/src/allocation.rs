@@ -2,7 +2,7 @@
 
 use lattice_core::actor::Actor;
 use lattice_core::ids::{AllocationId, CorrelationId, Generation, NodeId, OwnershipEpoch, SiteId};
-use lattice_core::node::NodeClass;
+use lattice_core::node::{Labels, NodeClass};
 use lattice_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +30,9 @@ pub struct CreateAllocation {
     /// GPUs that it needs for itself.
     #[serde(default)]
     pub gpus: u32,
+    /// Only on nodes with all of these labels.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
     /// When it is queued again; `on_node_failure` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeue: Option<RequeuePolicy>,

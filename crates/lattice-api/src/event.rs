@@ -4,6 +4,7 @@ use lattice_core::actor::Role;
 use lattice_core::agent::task::{TaskErrorCode, TaskKind, TaskOwner, TaskStatus};
 use lattice_core::allocation::{AllocationStatus, RequeuePolicy};
 use lattice_core::batch::{BatchCause, BatchControl, BatchStatus, Children};
+use lattice_core::bmc::BreakerState;
 use lattice_core::change::EventRow;
 use lattice_core::failure::FailureClass;
 use lattice_core::ids::{
@@ -167,6 +168,19 @@ pub struct SiteCredentialPayload {
     pub path: String,
     /// What is wrong with it; null when nothing is.
     pub problem: Option<String>,
+}
+
+/// Payload of `node.bmc.set`, `node.bmc.breaker_opened` … Never a login.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct BmcPayload {
+    /// Host or address, and the port when it is not the protocol's own.
+    pub address: String,
+    /// `redfish` or `ipmi`.
+    pub protocol: String,
+    /// Whether its credential is tried.
+    pub breaker: BreakerState,
+    /// How often its credential was refused in a row.
+    pub refusals: u32,
 }
 
 /// Payload of `site.profile.created`, `site.profile.updated` and `site.profile.removed`.

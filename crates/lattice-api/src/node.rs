@@ -4,7 +4,7 @@ use lattice_core::change::NodeAction;
 use lattice_core::ids::{Generation, JobId, NodeId, SiteId};
 pub use lattice_core::job::Disposal;
 use lattice_core::node::{
-    Availability, DownCause, HoldKind, HostFacts, NodeClass, NodeState, OnboardingMode, ProviderState, Status,
+    Availability, DownCause, HoldKind, HostFacts, Labels, NodeClass, NodeState, OnboardingMode, ProviderState, Status,
 };
 use lattice_core::secret::Secret;
 use lattice_core::time::Timestamp;
@@ -89,6 +89,12 @@ pub struct NodeView {
     /// Conformance fingerprint that the agent reported last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
+    /// Since when that is none of the approved ones: it gets work last, and no sensitive work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deviates_since: Option<Timestamp>,
+    /// What operators say of it.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
     /// Address of its BMC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bmc_address: Option<String>,
@@ -180,9 +186,13 @@ pub enum NodeVerb {
 
 impl NodeVerb {
     /// Whether people are asked before it is done, and with which words. spec: S1 "Operator Commands"
-    pub const fn confirmation(self, urgent: bool) -> Option<&'static str> {
+    pub const fn confirmation(self, urgent: bool, deadline: bool) -> Option<&'static str> {
         match self {
+            Self::Drain if urgent && deadline => {
+                Some("running allocations will be checkpointed, and stopped at the deadline")
+            }
             Self::Drain if urgent => Some("running allocations will be checkpointed"),
+            Self::Drain if deadline => Some("what still runs at the deadline will be stopped"),
             Self::Disable => Some("running allocations will be requeued or failed"),
             Self::Remove => Some("the node's identity ends and cannot be reused"),
             Self::Drain
@@ -209,6 +219,10 @@ pub struct ActOnNode {
     /// Ask checkpointable work to checkpoint; only for `drain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub urgent: Option<bool>,
+    /// After how many milliseconds what still runs is stopped and, unless its policy is `never`, queued again elsewhere;
+    /// only for `drain`. Sensitive work is never stopped by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
     /// What becomes of the machine; only for `retire`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disposal: Option<Disposal>,
@@ -231,11 +245,25 @@ pub struct NodeActionAnswer {
     /// What it means for each allocation that is placed there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allocations: Vec<AllocationImpact>,
+    /// How long such a job has usually taken; absent where none is created, or none of its kind was done yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usually: Option<UsualTime>,
     /// The job that was created, resumed, or is at it already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_id: Option<JobId>,
     /// The node as it stands now.
     pub node: NodeView,
+}
+
+/// How long something has usually taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct UsualTime {
+    /// Half of them were done within so many milliseconds.
+    pub p50_ms: u64,
+    /// 19 of 20 were.
+    pub p95_ms: u64,
+    /// From how many.
+    pub runs: u64,
 }
 
 /// Creates a node that an operator bootstraps by hand, at a manual site.
@@ -271,6 +299,21 @@ pub struct NodeBootstrap {
     pub command: Secret<String>,
     /// From when on the token in it is refused.
     pub expires_at: Timestamp,
+}
+
+/// Sets labels of a node and takes others away; those that are not named stay.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeLabels {
+    /// Labels to set.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub set: Labels,
+    /// Names of labels to take away.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remove: Vec<String>,
+    /// Why.
+    #[serde(default)]
+    pub reason: String,
 }
 
 /// Asks for a new bootstrap command; the earlier token is withdrawn.
@@ -378,6 +421,9 @@ pub struct NodeQuery {
     /// Only nodes whose name begins with this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname_prefix: Option<String>,
+    /// Only nodes with these labels: `rack=c07`, several with commas between.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     /// Deleted nodes too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted: Option<bool>,

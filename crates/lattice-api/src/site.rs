@@ -4,11 +4,14 @@
 
 pub use lattice_core::bmc::BmcPolicy;
 use lattice_core::ids::{Generation, SiteId};
+use lattice_core::node::Labels;
 pub use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::secret::Secret;
 pub use lattice_core::site::credentials::{CredentialName, SiteCredential};
 pub use lattice_core::site::maas::{KNOBS, Knob, KnobKind, KnobScope};
-pub use lattice_core::site::{MaasPolicy, SiteProvider, SiteStatus};
+pub use lattice_core::site::{
+    ApprovedFingerprint, AutomationPolicy, Governor, MaasPolicy, SiteBrake, SiteProvider, SiteStatus,
+};
 use lattice_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +32,9 @@ pub struct CreateSite {
     /// Which BMCs may be called, and how often they are asked; the defaults when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bmc: Option<BmcPolicy>,
+    /// What Lattice may do there by itself; the defaults when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub automation: Option<AutomationPolicy>,
 }
 
 /// Changes a site: a field that is absent stays as it is.
@@ -47,6 +53,9 @@ pub struct PatchSite {
     /// Which BMCs may be called, and how often they are asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bmc: Option<BmcPolicy>,
+    /// What Lattice may do there by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub automation: Option<AutomationPolicy>,
     /// Settings of the provider that change, as a JSON merge patch (RFC 7396); its kind cannot change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
@@ -69,6 +78,14 @@ pub struct SiteView {
     /// Which BMCs of its nodes may be called, and how often they are asked.
     #[serde(default)]
     pub bmc: BmcPolicy,
+    /// What Lattice may do there by itself.
+    #[serde(default)]
+    pub automation: AutomationPolicy,
+    /// How it stands towards the limit of that.
+    pub governor: Governor,
+    /// The brake that an operator pulled, while it holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brake: Option<SiteBrake>,
     /// Whether new work may start.
     pub status: SiteStatus,
     /// Whether every secret that the provider needs is there.
@@ -81,6 +98,63 @@ pub struct SiteView {
     pub updated_at: Timestamp,
     /// Version of the row: `If-Match`.
     pub generation: Generation,
+}
+
+/// Pulls the brake of a site: what Down does to running work is held back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PullBrake {
+    /// For how long, in milliseconds; at most a day.
+    pub for_ms: u64,
+    /// Only for nodes with these labels; for all of the site when absent.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub selector: Labels,
+    /// Why.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// Which fingerprint: of a SKU, or the one that a node has now.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NameFingerprint {
+    /// The SKU; with `fingerprint`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sku: Option<String>,
+    /// As agents report it; with `sku`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+    /// Instead of both: the node that has it, by hostname or id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Why.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// What nodes of a SKU report, and whether they may.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct FingerprintLine {
+    /// The SKU.
+    pub sku: String,
+    /// The fingerprint.
+    pub fingerprint: String,
+    /// How many nodes of the site report it.
+    pub nodes: u64,
+    /// Who approved it, why and when; absent: nobody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approved: Option<ApprovedFingerprint>,
+    /// Whether nodes with it deviate: another one is approved for their SKU, and this is not.
+    pub deviates: bool,
+}
+
+/// A site's fingerprints, approved and seen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ConformanceView {
+    /// Which site.
+    pub site_id: SiteId,
+    /// By SKU, the most frequent first.
+    pub fingerprints: Vec<FingerprintLine>,
 }
 
 /// Secrets of a site. They are tried at the provider first, then written to the secret store. spec: S5 3.4

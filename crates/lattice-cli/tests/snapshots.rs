@@ -307,6 +307,66 @@ fn settings_of_a_site_change_one_by_one() {
 }
 
 #[test]
+fn a_brake_is_pulled_for_a_rack_and_let_go_after_a_question() {
+    let mut braked = bodies::site();
+    braked["brake"] = json!({
+        "until": "2026-11-21T09:45:44.000Z", "selector": {"rack": "c07"}, "reason": "switch replaced",
+        "by": {"name": "ops", "role": "platform_admin"}, "since": "2026-11-21T09:15:44.000Z",
+    });
+    let path = "POST /api/v1/admin/sites/dc1/brake";
+    let server =
+        Recorded::new(&[(path, &[ok(braked)]), ("DELETE /api/v1/admin/sites/dc1/brake", &[ok(bodies::site())])]);
+    let run = server.lattice("site brake dc1 --selector rack=c07 --for 30m --reason switch");
+    assert!(run.stdout.contains("brake for rack=c07 until 2026-11-21T09:45:44.000Z, by ops: switch replaced"), "{run}");
+    let body: serde_json::Value = serde_json::from_str(&server.seen()[0].body).unwrap();
+    assert_eq!(body, json!({"for_ms": 1_800_000, "selector": {"rack": "c07"}, "reason": "switch"}));
+    assert_eq!(server.lattice("site brake dc1 --release").status, 1, "nobody said yes");
+    assert_eq!(server.lattice("site brake dc1 --release --yes").status, 0);
+    assert_eq!(server.lattice("site brake dc1").status, 1, "for how long?");
+}
+
+#[test]
+fn fingerprints_are_listed_with_their_standing_and_approved_by_a_node_that_has_one() {
+    let approved = json!({
+        "sku": "mi300x", "fingerprint": "sha256:aa", "reason": "", "at": "2026-11-21T09:10:44.000Z",
+        "by": {"name": "ops", "role": "platform_admin"},
+    });
+    let view = json!({"site_id": bodies::site()["id"], "fingerprints": [
+        {"sku": "mi300x", "fingerprint": "sha256:aa", "nodes": 39, "approved": approved, "deviates": false},
+        {"sku": "mi300x", "fingerprint": "sha256:bb", "nodes": 1, "deviates": true},
+        {"sku": "h200", "fingerprint": "sha256:cc", "nodes": 4, "deviates": false},
+    ]});
+    let server = Recorded::new(&[
+        ("GET /api/v1/admin/sites/dc1/conformance", &[ok(view.clone())]),
+        ("POST /api/v1/admin/sites/dc1/conformance/approve", &[ok(view)]),
+    ]);
+    insta::assert_snapshot!(server.lattice("site conformance list dc1"));
+    server.lattice("site conformance approve dc1 --node c07u43");
+    let body: serde_json::Value = serde_json::from_str(&server.seen()[1].body).unwrap();
+    assert_eq!(body, json!({"node": "c07u43", "reason": ""}));
+    assert_eq!(server.lattice("site conformance approve dc1").status, 1, "which one?");
+}
+
+#[test]
+fn labels_are_set_and_taken_away_in_one_line() {
+    let mut node = bodies::node();
+    node["labels"] = json!({"rack": "c07"});
+    let server = Recorded::new(&[("POST /api/v1/admin/nodes/c07u43/labels", &[ok(node)])]);
+    let run = server.lattice("node label c07u43 rack=c07 row-");
+    assert_eq!(run.stdout, "c07u43: rack=c07\n");
+    let body: serde_json::Value = serde_json::from_str(&server.seen()[0].body).unwrap();
+    assert_eq!(body, json!({"set": {"rack": "c07"}, "remove": ["row"], "reason": ""}));
+    assert_eq!(server.lattice("node label c07u43 rack").status, 1, "neither");
+}
+
+#[test]
+fn a_deadline_asks_first_and_says_what_it_stops() {
+    let server = Recorded::new(&[]);
+    let run = server.lattice("node drain c07u43 --deadline 2h");
+    assert!(run.status == 1 && run.stderr.contains("stopped"), "{run}");
+}
+
+#[test]
 fn credentials_come_from_stdin_and_are_never_shown() {
     let probe = json!({"ok": false, "details": ["MAAS answers 401"], "at": "2026-11-21T09:15:44.000Z"});
     let server = Recorded::new(&[("POST /api/v1/admin/sites/dc1/credentials", &[ok(probe)])]);

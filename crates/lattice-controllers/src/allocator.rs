@@ -13,8 +13,8 @@ use lattice_core::agent::task::{
 use lattice_core::allocation::{Allocation, AllocationStatus, Candidate, Wanted, place};
 use lattice_core::change::{Change, Commit, Outcome};
 use lattice_core::command::{Request, allocation, task};
-use lattice_core::heartbeat::Registry;
-use lattice_core::ids::{CorrelationId, IdSource, NodeId};
+use lattice_core::heartbeat::{Registry, brake};
+use lattice_core::ids::{CorrelationId, IdSource, NodeId, SiteId};
 use lattice_core::node::{Availability, Node};
 use lattice_core::time::Timestamp;
 use lattice_store::{NodeFilter, NodeSort, PageRequest, Store, StoreError, TaskFilter};
@@ -157,7 +157,8 @@ impl Allocator {
         let nodes = match wanted.node {
             Some(node) => self.store.node(node).await?.into_iter().collect(),
             None => {
-                let all = NodeFilter { site: wanted.site, sku: wanted.sku.clone(), ..NodeFilter::default() };
+                let (site, sku, labels) = (wanted.site, wanted.sku.clone(), wanted.labels.clone());
+                let all = NodeFilter { site, sku, labels, ..NodeFilter::default() };
                 let usable = NodeFilter { schedulable_at: Some(now), ..all.clone() };
                 let mut nodes = self.some_nodes(&usable).await?;
                 if nodes.is_empty() {
@@ -283,13 +284,21 @@ impl Allocator {
     /// Lets go of nodes whose loss the brake held back long enough.
     async fn let_go(&self, now: Timestamp, done: &mut Allocated) -> Result<(), StoreError> {
         let braked = self.store.braked_nodes().await?;
+        if braked.is_empty() {
+            return Ok(());
+        }
+        let let_go: HashMap<SiteId, Timestamp> =
+            self.store.sites().await?.into_iter().filter_map(|site| Some((site.id, site.let_go_at?))).collect();
         for node in self.store.nodes_by_id(&braked).await? {
-            if node.ownership.braked_until.is_none_or(|until| now < until) {
+            if !brake::lets_go(&node, let_go.get(&node.site).copied(), now) {
                 continue;
             }
             let placed = self.store.placed_on(node.id).await?;
             let mut request = self.request(now, CorrelationId::generate(&*self.ids, now));
-            request.reason = "the brake held its loss back as long as it may".to_owned();
+            request.reason = match node.ownership.braked_until {
+                Some(until) if now < until => "an operator let go of its site's brake".to_owned(),
+                Some(_) | None => "the brake held its loss back as long as it may".to_owned(),
+            };
             if let Some(commit) = allocation::let_go(&request, &node, &placed)
                 && self.commit(commit, done).await?
             {

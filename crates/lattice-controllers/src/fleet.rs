@@ -8,6 +8,7 @@ use lattice_core::heartbeat::{Registry, brake, detector};
 use lattice_core::ids::{NodeId, SiteId};
 use lattice_core::node::class::{HeartbeatPolicy, SilenceTimes};
 use lattice_core::node::{Availability, Node, Status};
+use lattice_core::site::SiteBrake;
 use lattice_core::time::Timestamp;
 use lattice_store::{Event, Store, StoreError};
 
@@ -21,6 +22,7 @@ pub struct Fleet {
 #[derive(Default)]
 struct State {
     policies: HashMap<SiteId, HeartbeatPolicy>,
+    brakes: HashMap<SiteId, SiteBrake>,
     deadlines: HashMap<NodeId, Timestamp>,
     by_time: BTreeSet<(Timestamp, NodeId)>,
     members: HashMap<SiteId, Members>,
@@ -98,8 +100,14 @@ impl Fleet {
         self.policy(node.site).times(node.effective_class())
     }
 
-    /// Until when the brake holds back what Down does to a node that was silent too long; none: it does not.
+    /// Until when a brake holds back what Down does to a node that was silent too long; none: none does. Of one that an
+    /// operator pulled and the one on mass failures, the longer counts.
     pub fn braked_until(&self, node: &Node, now: Timestamp) -> Option<Timestamp> {
+        let by_hand = self.lock().brakes.get(&node.site).and_then(|brake| brake.holds(node, now));
+        by_hand.max(self.mass_failure_until(node, now))
+    }
+
+    fn mass_failure_until(&self, node: &Node, now: Timestamp) -> Option<Timestamp> {
         let policy = self.policy(node.site);
         let since = brake::silent_since(node, policy.times(node.effective_class()).grace())?;
         let window = policy.times(node.effective_class()).window();
@@ -138,9 +146,9 @@ impl Fleet {
     /// Whether the times of a site changed.
     async fn load_sites(&self) -> Result<bool, StoreError> {
         let sites = self.store.sites().await?;
-        let policies: HashMap<SiteId, HeartbeatPolicy> =
-            sites.into_iter().map(|site| (site.id, site.heartbeat)).collect();
+        let policies: HashMap<SiteId, HeartbeatPolicy> = sites.iter().map(|site| (site.id, site.heartbeat)).collect();
         let mut state = self.lock();
+        state.brakes = sites.into_iter().filter_map(|site| Some((site.id, site.brake?))).collect();
         let changed = state.policies != policies;
         state.policies = policies;
         Ok(changed)

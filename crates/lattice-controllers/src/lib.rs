@@ -1,21 +1,26 @@
 //! Loops that observe and decide. They meet the workflow in the store, and never call it.
 //!
 //! [`Fleet`] keeps the registry of heartbeats in step with the store's feed; [`Detector`] turns silence and late boots
-//! into transitions; [`Allocator`] places users' work and follows it; [`BmcWatch`] looks at BMCs; [`SecretWatch`] tells
-//! when the secret store goes and comes back. Each has one `tick`, so that a simulation can drive it without tasks.
+//! into transitions; [`Allocator`] places users' work and follows it; [`BmcWatch`] looks at BMCs; [`Conformance`] judges
+//! fingerprints; [`Remediator`] reboots what fell silent, where its site says so; [`SecretWatch`] tells when the secret
+//! store goes and comes back. Each has one `tick`, so that a simulation can drive it without tasks.
 
 mod allocator;
 mod bmcs;
+mod conformance;
 mod detector;
 mod fleet;
+mod remediator;
 mod secrets;
 mod tasks;
 mod tokens;
 
 pub use allocator::{Allocated, Allocator, Nonces};
 pub use bmcs::{BmcWatch, BmcsWatched};
+pub use conformance::Conformance;
 pub use detector::{Detector, Judged};
 pub use fleet::Fleet;
+pub use remediator::{Remediated, Remediator};
 pub use secrets::{SecretOutage, SecretWatch, Watched};
 pub use tasks::expire_tasks;
 pub use tokens::expire_bootstraps;

@@ -5,11 +5,15 @@ pub mod allocation;
 pub mod batch;
 pub mod bmc;
 pub mod bootstrap;
+pub mod conformance;
 pub mod create;
 pub mod hold;
 pub mod job;
+pub mod label;
 pub mod node;
 mod refused;
+pub mod remedy;
+pub mod site;
 pub mod task;
 
 pub use refused::Refused;

@@ -1,5 +1,6 @@
 //! Sites: one provider endpoint with its network and policy; secrets only by path. spec: S5 3
 
+pub mod automation;
 pub mod check;
 pub mod credentials;
 pub mod discovery;
@@ -9,6 +10,7 @@ pub mod power_credentials;
 pub mod profile;
 pub mod roce;
 
+pub use automation::{ApprovedFingerprint, AutomationPolicy, Governor, SiteBrake};
 pub use maas::{MaasPolicy, MaasSite};
 pub use power_credentials::{PowerOverride, PowerSelector};
 pub use profile::{MaasSettings, ProfileSettings, SiteProfile};
@@ -89,6 +91,18 @@ pub struct Site {
     /// Which BMCs of its nodes may be called, and how often they are asked.
     #[serde(default)]
     pub bmc: BmcPolicy,
+    /// What Lattice may do there by itself.
+    #[serde(default)]
+    pub automation: AutomationPolicy,
+    /// The brake that an operator pulled, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brake: Option<SiteBrake>,
+    /// When an operator let go of everything that a brake held back, last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub let_go_at: Option<Timestamp>,
+    /// Fingerprints that its nodes may have; a SKU that has none here is not judged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approved: Vec<ApprovedFingerprint>,
     /// Whether new work may start.
     pub status: SiteStatus,
     /// When it was created.

@@ -5,6 +5,7 @@ use lattice_core::actor::{Actor, Role};
 use lattice_core::change::{Change, Commit, NodeChange, Resource, audit_hash, derive};
 use lattice_core::command::create::{self, DrawnToken, MaasMachine, NewNode};
 use lattice_core::command::node::{self as command, Known, ResumeNode};
+use lattice_core::command::remedy::Remedy;
 use lattice_core::command::{Planned, Refused, Request, agent, hold};
 use lattice_core::explain::{Explain, NextAction};
 use lattice_core::explanation::{self, NodeContext};
@@ -50,6 +51,10 @@ fn site() -> Site {
         provider: SiteProvider::Manual,
         heartbeat: HeartbeatPolicy::default(),
         bmc: lattice_core::bmc::BmcPolicy::default(),
+        automation: lattice_core::site::AutomationPolicy::default(),
+        brake: None,
+        let_go_at: None,
+        approved: Vec::new(),
         status: SiteStatus::Active,
         created_at: NOW,
         updated_at: NOW,
@@ -282,7 +287,11 @@ fn lifecycle_verbs_create_the_job_that_owns_the_node_in_the_same_commit() {
     let ready = at(Status::Active, Availability::Ready);
     let retired = at(Status::Retired, Availability::Drained);
     let cases: [(&str, Result<Planned, Refused>, Status); 3] = [
-        ("drain", command::drain(&known(&ready, &site), &request(&ids), false, &|| [0; 16]), Status::Active),
+        (
+            "drain",
+            command::drain(&known(&ready, &site), &request(&ids), command::Drain::default(), &|| [0; 16]),
+            Status::Active,
+        ),
         ("retire", command::retire(&known(&ready, &site), &request(&ids), Disposal::Keep), Status::Draining),
         ("remove", command::remove(&known(&retired, &site), &request(&ids)), Status::Removing),
     ];
@@ -358,6 +367,7 @@ fn every_state_is_explained_and_every_command_in_it_is_ours() {
                 times,
                 health: &Health::NotReported,
                 bmc: None,
+                remedy: &Remedy::NotOurs,
             };
             let told = explanation::node(&node, &context, NOW);
             assert_eq!(told.fine, node.is_schedulable(NOW), "{}", node.state);
@@ -374,8 +384,15 @@ fn every_state_is_explained_and_every_command_in_it_is_ours() {
 /// The commands that an explanation of the node prints.
 fn advised(node: &Node) -> Vec<String> {
     let times = HeartbeatPolicy::default().times(NodeClass::Standard);
-    let context =
-        NodeContext { placed: &[], job: None, last_heard: None, times, health: &Health::NotReported, bmc: None };
+    let context = NodeContext {
+        placed: &[],
+        job: None,
+        last_heard: None,
+        times,
+        health: &Health::NotReported,
+        bmc: None,
+        remedy: &Remedy::NotOurs,
+    };
     let commands = explanation::node(node, &context, NOW).next.into_iter().filter_map(|next| match next {
         NextAction::Run { command, effect } => Some(format!("{command}: {effect}")),
         NextAction::WaitUntil { .. } | NextAction::Fix { .. } => None,

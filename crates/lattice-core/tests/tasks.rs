@@ -70,6 +70,8 @@ fn node() -> Node {
         boot_id: None,
         agent_version: None,
         fingerprint: None,
+        deviates_since: None,
+        labels: lattice_core::node::Labels::new(),
         address: None,
         bmc_address: None,
         provider_ref: None,

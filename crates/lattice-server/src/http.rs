@@ -26,6 +26,7 @@ pub(crate) mod roce;
 mod rows;
 mod server;
 mod site_credentials;
+mod site_orders;
 mod site_rules;
 pub(crate) mod sites;
 mod skus;

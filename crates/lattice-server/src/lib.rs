@@ -19,6 +19,7 @@ pub mod pki;
 mod prober;
 pub mod secrets;
 pub mod sse;
+mod standing;
 pub mod task_keys;
 mod task_loop;
 pub mod ui;

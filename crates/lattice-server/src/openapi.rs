@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use lattice_api::event::{
-    AllocationPayload, ApiTokenPayload, BatchPayload, EnrollmentTokenPayload, Event, JobPayload, NodePayload,
-    NotePayload, PowerOverridePayload, ProfilePayload, RocePayload, SiteCredentialPayload, SitePayload, SkuPayload,
-    TaskPayload, WebhookPayload,
+    AllocationPayload, ApiTokenPayload, BatchPayload, BmcPayload, EnrollmentTokenPayload, Event, JobPayload,
+    NodePayload, NotePayload, PowerOverridePayload, ProfilePayload, RocePayload, SiteCredentialPayload, SitePayload,
+    SkuPayload, TaskPayload, WebhookPayload,
 };
 use lattice_core::agent::task::TaskCause;
 use lattice_core::allocation::AllocationCause;
@@ -126,6 +126,13 @@ fn payload_schemas() -> BTreeMap<String, Value> {
 /// The shape of an event's payload by the event's name; none where there is no such event.
 fn shape_of(name: &str) -> Option<Shape> {
     Some(match name.split('.').collect::<Vec<_>>().as_slice() {
+        ["node", "conformance_drift"] | ["node", "alert", "raised"] | ["node", "bmc", "evidence"] => {
+            Shape::of::<NotePayload>()
+        }
+        ["site", "brake_pulled" | "brake_released" | "fingerprint_approved" | "fingerprint_withdrawn"] => {
+            Shape::of::<NotePayload>()
+        }
+        ["node", "bmc", _] => Shape::of::<BmcPayload>(),
         ["node", _] => Shape::of::<NodePayload>(),
         ["job", "changed"] | ["node", _, _] => Shape::of::<JobPayload>(),
         ["task", _] => Shape::of::<TaskPayload>(),
@@ -155,6 +162,55 @@ const OF_TASKS: &str = "that happened to a task of an agent; the payload has its
 const OF_ALLOCATIONS: &str =
     "an allocation reached that point; `requeued` tells an outer scheduler that it waits for a node again";
 
+/// Names that are no rule's, each with what it tells.
+const SINGLE: &[(&str, &str)] = &[
+    ("webhook.removed", "a webhook was removed"),
+    ("webhook.tested", "an operator had an event of its own posted to a webhook; the payload says what came back"),
+    ("webhook.test", "posted to a webhook by that test alone: its place is 0, and it is in no feed"),
+    ("task_signing.rotated", "a new key signs tasks; agents trust the one before until its last task is over"),
+    ("job.changed", "a job changed; the payload has its status, stage, attempt and failure"),
+    (
+        "job.settings_renewed",
+        "a job begins anew with other settings than it was accepted with; the payload says what differs",
+    ),
+    ("node.alert.raised", "operators should look at a node: it is down or failed; the payload says why"),
+    ("node.conformance_drift", "a node's fingerprint is none of the approved ones; the payload says which it is"),
+    ("node.bmc.evidence", "a node's BMC reports other evidence about its hardware than before"),
+    ("node.bmc.set", "a node's BMC or its credential was set"),
+    ("node.bmc.breaker_opened", "the credential of a node's BMC was refused too often and is not tried any more"),
+    ("node.bmc.breaker_closed", "the credential of a node's BMC was taken again"),
+    ("node.bmc.breaker_reset", "an operator has the credential of a node's BMC tried again"),
+    ("site.brake_pulled", "an operator has what the loss of a site's nodes brings held back"),
+    ("site.brake_released", "an operator let go of what a brake held back at a site"),
+    ("site.fingerprint_approved", "nodes of a SKU may have that fingerprint at a site"),
+    ("site.fingerprint_withdrawn", "nodes of a SKU may not have that fingerprint at a site any more"),
+    ("site.created", "a site was created"),
+    ("site.updated", "a site was changed, enabled or disabled"),
+    ("site.credential_set", "a credential of a site was stored or rotated; the payload has its name and path"),
+    ("site.credential_validated", "the provider of a site accepted the credentials that are kept"),
+    ("site.credential_refused", "the provider refused a credential that is kept, or it is gone; the payload says why"),
+    ("secrets.unavailable", "the secret store is sealed, cannot be reached, or refuses; the payload says what to do"),
+    ("secrets.available", "the secret store gives secrets again; jobs that it stopped were resumed"),
+    ("site.roce_assigned", "a RoCE address was assigned to a host of a site"),
+    ("site.roce_removed", "a RoCE address was taken from a host of a site"),
+    ("site.removed", "a site that no node ever was of was removed"),
+    ("site.profile.created", "a profile of a site was created"),
+    ("site.profile.updated", "a profile of a site was changed, enabled or disabled"),
+    ("site.profile.removed", "a profile of a site was removed"),
+    ("site.power_override.created", "a machine of a site got a BMC login of its own"),
+    ("site.power_override.updated", "a machine's own BMC login was changed, enabled or disabled"),
+    ("site.power_override.removed", "a machine's own BMC login was removed"),
+    ("sku.created", "a SKU was created"),
+    ("sku.updated", "a SKU was changed"),
+    ("sku.removed", "a SKU that no node is of was removed"),
+    ("enrollment_token.issued", "an enrolment token was issued"),
+    ("enrollment_token.used", "an enrolment token was used"),
+    ("enrollment_token.refreshed", "the life of an enrolment token was extended"),
+    ("enrollment_token.revoked", "an enrolment token was withdrawn"),
+    ("api_token.issued", "an API token was issued"),
+    ("api_token.revoked", "an API token was withdrawn"),
+];
+
 /// Every name that an event may have, and what it tells. spec: S5 8.0
 pub fn event_names() -> Vec<(String, String)> {
     let mut names: Vec<(String, String)> = NodeAction::VARIANTS
@@ -180,49 +236,7 @@ pub fn event_names() -> Vec<(String, String)> {
         names.push((format!("webhook.{cause}"), about.to_owned()));
     }
     names.extend(TaskCause::VARIANTS.iter().map(|cause| (format!("task.{cause}"), OF_TASKS.to_owned())));
-    let rows = [
-        ("webhook.removed", "a webhook was removed"),
-        ("webhook.tested", "an operator had an event of its own posted to a webhook; the payload says what came back"),
-        ("webhook.test", "posted to a webhook by that test alone: its place is 0, and it is in no feed"),
-        ("task_signing.rotated", "a new key signs tasks; agents trust the one before until its last task is over"),
-        ("job.changed", "a job changed; the payload has its status, stage, attempt and failure"),
-        (
-            "job.settings_renewed",
-            "a job begins anew with other settings than it was accepted with; the payload says what differs",
-        ),
-        ("site.created", "a site was created"),
-        ("site.updated", "a site was changed, enabled or disabled"),
-        ("site.credential_set", "a credential of a site was stored or rotated; the payload has its name and path"),
-        ("site.credential_validated", "the provider of a site accepted the credentials that are kept"),
-        (
-            "site.credential_refused",
-            "the provider refused a credential that is kept, or it is gone; the payload says why",
-        ),
-        (
-            "secrets.unavailable",
-            "the secret store is sealed, cannot be reached, or refuses; the payload says what to do",
-        ),
-        ("secrets.available", "the secret store gives secrets again; jobs that it stopped were resumed"),
-        ("site.roce_assigned", "a RoCE address was assigned to a host of a site"),
-        ("site.roce_removed", "a RoCE address was taken from a host of a site"),
-        ("site.removed", "a site that no node ever was of was removed"),
-        ("site.profile.created", "a profile of a site was created"),
-        ("site.profile.updated", "a profile of a site was changed, enabled or disabled"),
-        ("site.profile.removed", "a profile of a site was removed"),
-        ("site.power_override.created", "a machine of a site got a BMC login of its own"),
-        ("site.power_override.updated", "a machine's own BMC login was changed, enabled or disabled"),
-        ("site.power_override.removed", "a machine's own BMC login was removed"),
-        ("sku.created", "a SKU was created"),
-        ("sku.updated", "a SKU was changed"),
-        ("sku.removed", "a SKU that no node is of was removed"),
-        ("enrollment_token.issued", "an enrolment token was issued"),
-        ("enrollment_token.used", "an enrolment token was used"),
-        ("enrollment_token.refreshed", "the life of an enrolment token was extended"),
-        ("enrollment_token.revoked", "an enrolment token was withdrawn"),
-        ("api_token.issued", "an API token was issued"),
-        ("api_token.revoked", "an API token was withdrawn"),
-    ];
-    names.extend(rows.map(|(name, about)| (name.to_owned(), about.to_owned())));
+    names.extend(SINGLE.iter().map(|(name, about)| ((*name).to_owned(), (*about).to_owned())));
     names
 }
 

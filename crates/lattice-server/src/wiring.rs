@@ -44,6 +44,7 @@ use crate::metrics::Metrics;
 use crate::pki::Authority;
 use crate::prober::Prober;
 use crate::secrets;
+use crate::standing;
 use crate::task_keys::TaskKeys;
 use crate::task_loop::TaskLoop;
 use crate::webhooks::{self, Courier};
@@ -350,6 +351,10 @@ async fn ensure_local_site(store: &Store, clock: &dyn Clock, ids: &dyn IdSource)
         provider: SiteProvider::Manual,
         heartbeat: HeartbeatPolicy::default(),
         bmc: lattice_core::bmc::BmcPolicy::default(),
+        automation: lattice_core::site::AutomationPolicy::default(),
+        brake: None,
+        let_go_at: None,
+        approved: Vec::new(),
         status: SiteStatus::Active,
         created_at: now,
         updated_at: now,
@@ -367,11 +372,13 @@ fn bind(address: SocketAddr) -> Result<std::net::TcpListener, StartError> {
     std::net::TcpListener::bind(address).map_err(|source| StartError::Listen { address, source })
 }
 
-/// Those who look after the secret store, the receivers of events and the BMCs.
+/// Those who look after the secret store, the receivers of events, the BMCs and the standing orders of sites.
 fn watches(parts: &http::Parts, fleet: Arc<Fleet>, name: &str, tasks: &TaskTracker) {
     tasks.spawn(secrets::watch(parts, name.to_owned()));
     tasks.spawn(webhooks::deliver(Courier::of(parts, name.to_owned()), parts.stop.clone()));
     tasks.spawn(bmc_watch::run(parts, fleet));
+    tasks.spawn(standing::conformance(parts));
+    tasks.spawn(standing::remedy(parts));
 }
 
 /// What stages work with, and the BMCs that they share with those who only look.

@@ -1,7 +1,9 @@
 //! Nodes: their table, their lists, their counts.
 
 use lattice_core::ids::{Generation, JobId, NodeId, SiteId};
-use lattice_core::node::{Availability, DownCause, Hold, HoldKind, Node, NodeClass, NodeState, OnboardingMode, Status};
+use lattice_core::node::{
+    Availability, DownCause, Hold, HoldKind, Labels, Node, NodeClass, NodeState, OnboardingMode, Status,
+};
 use lattice_core::time::Timestamp;
 use uuid::Uuid;
 
@@ -43,6 +45,8 @@ pub(crate) const NODES: Table = Table {
         col("boot_id", Kind::Text),
         col("agent_version", Kind::Text),
         col("fingerprint", Kind::Text),
+        col("deviates_since", Kind::Int),
+        col("labels", Kind::Text),
         col("address", Kind::Text),
         col("bmc_address", Kind::Text),
         col("owning_job", Kind::Id),
@@ -58,7 +62,7 @@ pub(crate) const NODES: Table = Table {
 /// What [`read`] reads.
 pub(crate) const COLUMNS: &str = "id, hostname, site, sku, mode, provider_ref, created_at, class, status, \
     availability, status_since, availability_since, down_cause, deadline, boot_failures, drain_intent, minor_issue, \
-    identity_epoch, boot_id, agent_version, fingerprint, address, bmc_address, owning_job, holds, ownership, updated_at, \
+    identity_epoch, boot_id, agent_version, fingerprint, deviates_since, labels, address, bmc_address, owning_job, holds, ownership, updated_at, \
     generation";
 
 const SUMMARY: &str = "SELECT id, hostname, site, sku, mode, class, status, availability, status_since, \
@@ -89,6 +93,8 @@ pub(crate) fn row(node: &Node) -> Vec<Value<'_>> {
         Value::opt_text(node.boot_id.as_deref()),
         Value::opt_text(node.agent_version.as_deref()),
         Value::opt_text(node.fingerprint.as_deref()),
+        Value::opt_time(node.deviates_since),
+        if node.labels.is_empty() { Value::text("{}") } else { Value::json(&node.labels) },
         Value::opt_text(node.address.as_deref()),
         Value::opt_text(node.bmc_address.as_deref()),
         Value::opt_id(node.owning_job.map(JobId::uuid)),
@@ -147,6 +153,8 @@ pub(crate) fn read(r: &mut Reader<'_>) -> Result<Node, StoreError> {
         boot_id: r.opt_text()?,
         agent_version: r.opt_text()?,
         fingerprint: r.opt_text()?,
+        deviates_since: r.opt_time()?,
+        labels: r.json()?,
         address: r.opt_text()?,
         bmc_address: r.opt_text()?,
         owning_job: r.opt_id()?.map(JobId::new),
@@ -259,6 +267,8 @@ pub struct NodeFilter {
     pub hold: Option<HoldKind>,
     /// Schedulable at this time.
     pub schedulable_at: Option<Timestamp>,
+    /// With all of these labels.
+    pub labels: Labels,
     /// Only those a person should look at: offline or quarantined; degraded, down or failed; a failed wipe; a job
     /// that failed.
     pub needs_attention: bool,
@@ -302,6 +312,11 @@ impl NodeFilter {
         if let Some(kind) = self.hold {
             let kind: &str = kind.into();
             conditions.add("(',' || hold_kinds || ',') LIKE ?", [Value::owned(format!("%,{kind},%"))]);
+        }
+        for (name, value) in &self.labels {
+            // The pair as it stands in the row; labels have no character that JSON would escape.
+            let pair = format!("\"{name}\":\"{value}\"");
+            conditions.add("REPLACE(labels, ?, '') <> labels", [Value::owned(pair)]);
         }
         if let Some(now) = self.schedulable_at {
             conditions.add("status = 'active' AND availability = 'ready' AND held_until <= ?", [Value::time(now)]);
@@ -373,6 +388,36 @@ impl Store {
             })
         })
         .await
+    }
+
+    /// How many nodes of a site report which fingerprint, by SKU and fingerprint.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn fingerprints(&self, site: SiteId) -> Result<Vec<((String, String), u64)>, StoreError> {
+        const SEEN: &str = "SELECT sku, fingerprint, COUNT(*) FROM nodes WHERE site = ?1 AND live = 1 \
+            AND fingerprint IS NOT NULL GROUP BY sku, fingerprint ORDER BY sku, fingerprint";
+        let query = Query::new(SEEN, vec![Value::Id(site.uuid())]);
+        self.fetch(query, |r| Ok(((r.text()?, r.text()?), r.count()?))).await
+    }
+
+    /// How many nodes of a site are in service, and how many of them the component of that name, or a drift of their
+    /// fingerprint, has made unavailable: a job of theirs that is not over counts until it is, for it may have failed.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn taken_at(&self, site: SiteId, by: &str) -> Result<(u64, u64), StoreError> {
+        const IN_SERVICE: &str =
+            "SELECT COUNT(*) FROM nodes WHERE site = ?1 AND live = 1 AND status IN ('active', 'offline')";
+        const TAKEN: &str = "SELECT COUNT(*) FROM nodes WHERE site = ?1 AND live = 1 AND \
+            ((hold_kinds LIKE '%conformance_drift%' AND availability IN ('draining', 'drained')) OR id IN \
+            (SELECT node FROM jobs WHERE site = ?1 AND kind = 'reboot' AND body LIKE ?2 AND status NOT IN \
+            ('completed', 'cancelled', 'reconciled')))";
+        let id = || Value::Id(site.uuid());
+        let in_service = self.fetch(Query::new(IN_SERVICE, vec![id()]), |r| r.count()).await?;
+        let asked = Value::owned(format!("%\"requested_by\":{{\"name\":\"{by}\",\"role\":\"system\"}}%"));
+        let taken = self.fetch(Query::new(TAKEN, vec![id(), asked]), |r| r.count()).await?;
+        Ok((in_service.first().copied().unwrap_or(0), taken.first().copied().unwrap_or(0)))
     }
 
     /// A node.

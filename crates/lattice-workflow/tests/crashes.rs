@@ -5,16 +5,22 @@ mod harness;
 
 use std::collections::BTreeMap;
 
+use std::time::Duration;
+
 use harness::{Driven, World};
+use lattice_core::agent::task::{Progress, StopResult, TaskInput, TaskOutput, TaskReport};
+use lattice_core::allocation::{AllocationStatus, RequeuePolicy, Wanted, Workload};
+use lattice_core::change::Change;
+use lattice_core::command::allocation::{self, NewAllocation};
 use lattice_core::command::job::{Asked, act};
-use lattice_core::command::node as commands;
+use lattice_core::command::{node as commands, task};
 use lattice_core::failure::FailureClass;
-use lattice_core::ids::NodeId;
+use lattice_core::ids::{AllocationId, NodeId};
 use lattice_core::job::{Decisions, Disposal, Job, JobInput, JobStatus, OperatorAction, StageEventStatus};
 use lattice_core::node::availability::AvailabilityEvent;
 use lattice_core::node::machine::{Health, NodeEvent};
 use lattice_core::node::status::Owner;
-use lattice_core::node::{Availability, NodeState, Status};
+use lattice_core::node::{Availability, NodeClass, NodeState, Status};
 use lattice_providers::machine::fake::FakeCall;
 use lattice_providers::provider::{MachineProvider, NewInstance};
 use lattice_workflow::crash::CrashPlan;
@@ -94,13 +100,86 @@ async fn a_retirement_and_a_removal_survive_a_crash_at_every_place() {
     }
 }
 
+/// One allocation that runs on the node, of each policy given.
+async fn running(world: &World, node: NodeId, policies: &[RequeuePolicy]) -> Vec<AllocationId> {
+    let mut all = Vec::new();
+    for policy in policies {
+        let workload: Workload = serde_json::from_value(serde_json::json!({"argv": ["/usr/bin/train"]})).unwrap();
+        let class = NodeClass::Standard;
+        let new = NewAllocation { user: "ada".into(), class, wanted: Wanted::default(), workload, requeue: *policy };
+        let (one, commit) = allocation::request(&world.request(), new).unwrap();
+        world.store.commit_one(commit).await.unwrap();
+        let place = allocation::place(&world.request(), &one, &world.node(node).await, [1; 16]).unwrap();
+        world.store.commit_one(place).await.unwrap();
+        all.push(one.id);
+    }
+    agent_works(world, node).await;
+    all
+}
+
+/// The agent does what it was asked, and the allocator follows.
+async fn agent_works(world: &World, node: NodeId) {
+    for open in world.store.open_tasks(node, 100).await.unwrap() {
+        let output = match &open.input {
+            TaskInput::AllocationStart(_) => {
+                TaskOutput::Started { pid: 7, start_ticks: 1, cgroup: "a.scope".into(), not_limited: Vec::new() }
+            }
+            TaskInput::AllocationStop(_) => TaskOutput::Stopped { how: StopResult::Graceful, exit: None },
+            other => panic!("not asked here: {other:?}"),
+        };
+        let (at, progress) = (world.request().now, Progress::Succeeded { output });
+        let reported = task::reported(&world.request(), &open, &TaskReport { task: open.id, at, progress }).unwrap();
+        world.commit(vec![Change::Task(Box::new(reported.unwrap()))], vec![]).await;
+        let done = world.store.task(open.id).await.unwrap().unwrap();
+        for one in world.store.placed_on(node).await.unwrap() {
+            let row = world.node(node).await;
+            if let Some(commit) = allocation::settle(&world.request(), &one, &row, &done, [2; 16]) {
+                world.store.commit_one(commit).await.unwrap();
+            }
+        }
+    }
+    let left = world.store.placed_on(node).await.unwrap().len();
+    world.work.live.lock().unwrap().insert(node, u32::try_from(left).unwrap());
+}
+
+#[tokio::test]
+async fn past_its_deadline_a_drain_stops_what_runs_once_and_its_policy_says_whether_it_goes_on() {
+    at_every_place(async |crash| {
+        let world = World::lxd().await;
+        let node = onboarded(&world, CrashPlan::never()).await.job.node;
+        let all = running(&world, node, &[RequeuePolicy::OnNodeFailure, RequeuePolicy::Never]).await;
+        let job =
+            world.job_on(node, JobInput::Drain { urgent: false, deadline_ms: Some(60_000), allocations: 2 }).await;
+        let deadline = job.created_at + Duration::from_secs(60);
+        let driven = world
+            .drive(job.id, crash, async |world| {
+                if world.request().now < deadline {
+                    let placed = world.store.placed_on(node).await.unwrap();
+                    assert!(placed.iter().all(|one| one.status == AllocationStatus::Active), "not before the deadline");
+                } else {
+                    agent_works(world, node).await;
+                }
+            })
+            .await;
+        assert_eq!(driven.job.state.status, JobStatus::Completed, "{:?}", driven.job.state);
+        assert_eq!(world.node(node).await.state.availability, Availability::Drained);
+        let mut ends = Vec::new();
+        for id in &all {
+            ends.push(world.store.allocation(*id).await.unwrap().unwrap().status);
+        }
+        assert_eq!(ends, [AllocationStatus::Requested, AllocationStatus::Released]);
+        driven
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_drain_survives_a_crash_at_every_place_and_waits_for_the_last_allocation() {
     at_every_place(async |crash| {
         let world = World::lxd().await;
         let node = onboarded(&world, CrashPlan::never()).await.job.node;
         world.work.live.lock().unwrap().insert(node, 2);
-        let job = world.job_on(node, JobInput::Drain { urgent: false }).await;
+        let job = world.job_on(node, JobInput::Drain { urgent: false, deadline_ms: None, allocations: 0 }).await;
         let mut turns = 0;
         let driven = world
             .drive(job.id, crash, async |world| {

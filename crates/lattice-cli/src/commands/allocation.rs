@@ -85,6 +85,9 @@ pub struct New {
     /// GPUs that it needs for itself
     #[arg(long, default_value_t = 0)]
     gpus: u32,
+    /// Only on nodes with this label, such as rack=c07
+    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = variable)]
+    labels: Vec<(String, String)>,
     /// When it is queued again: never, on-node-failure or always
     #[arg(long)]
     requeue: Option<String>,
@@ -162,6 +165,7 @@ fn body(new: New) -> Result<CreateAllocation, Failure> {
         site: new.site,
         sku: new.sku,
         gpus: new.gpus,
+        labels: new.labels.into_iter().collect(),
         requeue: new.requeue.as_deref().map(|policy| word("requeue policy", policy)).transpose()?,
         workload: Workload {
             argv: new.argv,

@@ -7,7 +7,7 @@ mod views;
 
 use clap::{Args, Subcommand};
 use lattice_api::client::{get, post};
-use lattice_api::node::{CreateNode, NodeBootstrap, NodeQuery, NodeRow, NodeView, Reason, Timeline};
+use lattice_api::node::{ChangeLabels, CreateNode, NodeBootstrap, NodeQuery, NodeRow, NodeView, Reason, Timeline};
 use lattice_api::page::Page;
 
 use crate::failure::Failure;
@@ -68,6 +68,8 @@ pub enum Command {
     /// Revoke every certificate of a node, at once
     #[command(alias = "revoke")]
     RevokeCertificate(Plain),
+    /// Set labels, such as rack=c07, and take others away, such as rack-
+    Label(Label),
     /// A node's BMC: set it, show it, look at it, have its credential tried again
     #[command(subcommand)]
     Bmc(bmc::Command),
@@ -101,6 +103,9 @@ pub struct List {
     /// Only nodes whose hostname begins with this
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
+    /// Only nodes with these labels: rack=c07, several with commas between
+    #[arg(long, value_name = "NAME=VALUE")]
+    label: Option<String>,
     /// Deleted nodes too
     #[arg(long)]
     deleted: bool,
@@ -133,6 +138,19 @@ pub struct Create {
     /// Class when nothing claims it: standard, sensitive or borrowed
     #[arg(long)]
     class: Option<String>,
+    /// Why; kept in the audit
+    #[arg(long, default_value = "", hide_default_value = true)]
+    reason: String,
+}
+
+/// Labels to set and to take away.
+#[derive(Debug, Args)]
+pub struct Label {
+    /// Hostname or id
+    node: String,
+    /// NAME=VALUE sets one, NAME- takes one away
+    #[arg(required = true, value_name = "LABEL")]
+    labels: Vec<String>,
     /// Why; kept in the audit
     #[arg(long, default_value = "", hide_default_value = true)]
     reason: String,
@@ -174,6 +192,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
         Command::Resume(act) => actions::act(Verb::Resume, act, session).await,
         Command::Withdraw(act) => actions::act(Verb::Withdraw, act, session).await,
         Command::RevokeCertificate(plain) => revoke(plain, session).await,
+        Command::Label(label) => self::label(label, session).await,
         Command::Bmc(command) => bmc::run(command, session).await,
     }
 }
@@ -191,8 +210,31 @@ fn query(list: List) -> Result<NodeQuery, Failure> {
         site: list.site,
         sku: list.sku,
         hostname_prefix: list.prefix,
+        label: list.label,
         deleted: list.deleted.then_some(true),
     })
+}
+
+async fn label(label: Label, session: &Session) -> Result<(), Failure> {
+    let mut body = ChangeLabels { reason: label.reason, ..ChangeLabels::default() };
+    for text in label.labels {
+        match (text.split_once('='), text.strip_suffix('-')) {
+            (Some((name, value)), _) => {
+                body.set.insert(name.to_owned(), value.to_owned());
+            }
+            (None, Some(name)) => body.remove.push(name.to_owned()),
+            (None, None) => {
+                return Err(Failure::refused(format!("`{text}` is no label"))
+                    .because("NAME=VALUE sets one, NAME- takes one away"));
+            }
+        }
+    }
+    let answer = session.ask::<NodeView>(post(&["nodes", &label.node, "labels"]).json(&body)).await?;
+    if !session.format().is_for_people() {
+        return session.print(&answer);
+    }
+    let node = &answer.value;
+    output::text(&format!("{}: {}\n", node.row.hostname, views::labels(node)))
 }
 
 async fn status(node: &str, session: &Session) -> Result<(), Failure> {

@@ -1,5 +1,7 @@
 //! `lattice site`: provider endpoints, their settings and their credentials. spec: S5 3.4
 
+mod brake;
+mod conformance;
 mod credentials;
 mod power_override;
 mod profile;
@@ -14,7 +16,8 @@ use lattice_api::Gone;
 use lattice_api::client::{get, post};
 use lattice_api::page::Page;
 use lattice_api::site::{
-    BmcPolicy, CreateSite, HeartbeatPolicy, KNOBS, PatchSite, ProbeAnswer, SiteCalls, SiteStatus, SiteView,
+    AutomationPolicy, BmcPolicy, CreateSite, HeartbeatPolicy, KNOBS, PatchSite, ProbeAnswer, SiteCalls, SiteStatus,
+    SiteView,
 };
 use serde_json::{Map, Value, json};
 
@@ -43,6 +46,11 @@ pub enum Command {
     Probe(Named),
     /// Show how often a MAAS region was asked, against its budget
     Calls(Named),
+    /// Hold back what the loss of nodes does to running work, or let go of it
+    Brake(brake::Brake),
+    /// Fingerprints that nodes may have: approved and reported ones
+    #[command(subcommand)]
+    Conformance(conformance::Command),
     /// Refuse new onboardings; those in flight go on
     Disable(Named),
     /// Accept onboardings again
@@ -196,6 +204,8 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
             session.confirm(&format!("remove site {}", named.site), effect)?;
             session.show::<Gone>(request(reqwest::Method::DELETE, &["sites", &named.site])).await
         }
+        Command::Brake(brake) => brake::run(brake, session).await,
+        Command::Conformance(command) => conformance::run(command, session).await,
         Command::Profile(command) => profile::run(command, session).await,
         Command::Override(command) => power_override::run(command, session).await,
         Command::Roce(command) => roce::run(command, session).await,
@@ -237,10 +247,11 @@ impl Shown for Gone {
     }
 }
 
-/// `heartbeat.…` and `bmc.…` are the site's own, everything else the provider's.
+/// `heartbeat.…`, `bmc.…` and `automation.…` are the site's own, everything else the provider's.
 async fn set(set: Set, session: &Session) -> Result<(), Failure> {
     let (heartbeat, rest): (Vec<_>, Vec<_>) = set.settings.into_iter().partition(is_heartbeat);
-    let (bmc, provider): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_bmc);
+    let (bmc, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_bmc);
+    let (automation, provider): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_automation);
     let mut body = PatchSite::default();
     if !provider.is_empty() {
         let mut settings = Value::Object(Map::new());
@@ -254,7 +265,23 @@ async fn set(set: Set, session: &Session) -> Result<(), Failure> {
     if !bmc.is_empty() {
         body.bmc = Some(bmc_policy(session.client.site(&set.site).await?.bmc, bmc)?);
     }
+    if !automation.is_empty() {
+        body.automation = Some(automation_policy(session.client.site(&set.site).await?.automation, automation)?);
+    }
     patch(&set.site, &body, session).await
+}
+
+/// Whether a setting says what Lattice may do by itself: `automation.auto_remediate`.
+fn is_automation((key, _): &(String, Value)) -> bool {
+    key.starts_with("automation.")
+}
+
+/// Rules of automation with some of them changed.
+fn automation_policy(before: AutomationPolicy, changes: Vec<(String, Value)>) -> Result<AutomationPolicy, Failure> {
+    let mut policy = json!({"automation": before});
+    changes.into_iter().for_each(|(key, value)| put(&mut policy, &key, value));
+    serde_json::from_value(policy["automation"].take())
+        .map_err(|error| Failure::refused("these are no rules of automation").because(error.to_string()))
 }
 
 /// Whether a setting is the site's own: `heartbeat.interval_ms`.
@@ -329,13 +356,16 @@ fn create(place: Place, mut provider: Value) -> Result<CreateSite, Failure> {
         }
     }
     let (heartbeat, rest): (Vec<_>, Vec<_>) = place.set.into_iter().partition(is_heartbeat);
-    let (bmc, settings): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_bmc);
+    let (bmc, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_bmc);
+    let (automation, settings): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_automation);
     for (key, value) in settings {
         put(&mut provider, &key, value);
     }
     let heartbeat = (!heartbeat.is_empty()).then(|| times(HeartbeatPolicy::default(), heartbeat)).transpose()?;
     let bmc = (!bmc.is_empty()).then(|| bmc_policy(BmcPolicy::default(), bmc)).transpose()?;
-    Ok(CreateSite { name: place.name, region_code: place.region, provider, heartbeat, bmc })
+    let given = (!automation.is_empty()).then_some(automation);
+    let automation = given.map(|given| automation_policy(AutomationPolicy::default(), given)).transpose()?;
+    Ok(CreateSite { name: place.name, region_code: place.region, provider, heartbeat, bmc, automation })
 }
 
 fn put_given(target: &mut Value, key: &str, value: Option<String>) {
@@ -414,7 +444,18 @@ impl Shown for SiteView {
         flatten("", &json!(self.provider), &mut settings);
         flatten("heartbeat", &json!(self.heartbeat), &mut settings);
         flatten("bmc", &json!(self.bmc), &mut settings);
+        flatten("automation", &json!(self.automation), &mut settings);
         text.push_str(&table(&[], settings.into_iter().map(|(key, value)| with_unit(key, value))));
+        let governor = &self.governor;
+        text.push_str(&format!(
+            "\nmade unavailable by Lattice itself: {} of {} nodes in service, at most {}\n",
+            governor.taken, governor.in_service, governor.limit
+        ));
+        if let Some(brake) = &self.brake {
+            let whom: Vec<String> = brake.selector.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let whom = if whom.is_empty() { "all its nodes".to_owned() } else { whom.join(", ") };
+            text.push_str(&format!("brake for {whom} until {}, by {}: {}\n", brake.until, brake.by.name, brake.reason));
+        }
         text
     }
 

@@ -210,6 +210,7 @@ pub fn site() -> Value {
             "sensitive": {"window_ms": 120_000, "grace_ms": 300_000}, "borrowed": {"window_ms": 30_000, "grace_ms": 30_000},
             "boot_timeout_ms": 600_000,
         },
+        "governor": {"in_service": 40, "taken": 1, "limit": 4},
         "status": "active", "credentials_complete": false, "credentials": [], "created_at": "2026-11-20T09:15:44.000Z",
         "updated_at": "2026-11-20T09:15:44.000Z", "generation": 1,
     })

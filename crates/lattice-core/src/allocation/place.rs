@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Allocation;
-use crate::node::{HoldKind, Node, NodeClass};
+use crate::node::{Node, NodeClass, label};
 use crate::time::Timestamp;
 
 /// A node that may be considered, with what its SKU says.
@@ -27,6 +27,12 @@ pub enum Misfit {
     /// It is of another SKU.
     #[error("is of another SKU")]
     Sku,
+    /// It has not the labels that were asked for.
+    #[error("has other labels")]
+    Labels,
+    /// Its fingerprint is none of the approved ones, and the work is sensitive.
+    #[error("deviates from the approved fingerprints, and the work is sensitive")]
+    Deviates,
     /// It may not be given new work.
     #[error("is not schedulable: {0}")]
     NotSchedulable(String),
@@ -57,8 +63,14 @@ fn misfit(allocation: &Allocation, candidate: &Candidate, now: Timestamp) -> Opt
     if wanted.sku.as_ref().is_some_and(|sku| *sku != node.sku) {
         return Some(Misfit::Sku);
     }
+    if !label::selects(&wanted.labels, &node.labels) {
+        return Some(Misfit::Labels);
+    }
     if !node.is_schedulable(now) {
         return Some(Misfit::NotSchedulable(unschedulable(node, now)));
+    }
+    if node.deviates_since.is_some() && NodeClass::Sensitive == allocation.class.max(node.class) {
+        return Some(Misfit::Deviates);
     }
     let owned = &node.ownership;
     let shares = owned.owner.as_deref() == Some(allocation.user.as_str()) && owned.class == Some(allocation.class);
@@ -68,10 +80,10 @@ fn misfit(allocation: &Allocation, candidate: &Candidate, now: Timestamp) -> Opt
     (wanted.gpus > candidate.gpus.saturating_sub(owned.gpus)).then_some(Misfit::Gpus)
 }
 
-/// Nodes that are placed last: lent ones for work that is not, those whose fingerprint drifted.
+/// Nodes that get work last: lent ones for work that is not, those whose fingerprint is not approved. spec: S1 "Conformance drift"
 fn is_last(allocation: &Allocation, node: &Node) -> bool {
     let lent = node.class == NodeClass::Borrowed && allocation.class != NodeClass::Borrowed;
-    lent || node.hold(HoldKind::ConformanceDrift).is_some()
+    lent || node.deviates_since.is_some()
 }
 
 /// The node for `allocation` among `candidates`: one that fits, with as little as possible left over.

@@ -8,7 +8,7 @@ use super::AllocationStatus;
 use crate::actor::Actor;
 use crate::agent::task::{AllocationStart, CheckpointHow, Limits, Mount, User};
 use crate::ids::{AllocationId, CorrelationId, Generation, NodeId, OwnershipEpoch, SiteId};
-use crate::node::NodeClass;
+use crate::node::{Labels, NodeClass};
 use crate::time::Timestamp;
 
 /// When an allocation whose node was lost, or that could not be started, is queued again.
@@ -57,6 +57,9 @@ pub struct Wanted {
     /// GPUs that it needs for itself.
     #[serde(default)]
     pub gpus: u32,
+    /// Only on nodes with all of these labels.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    pub labels: Labels,
 }
 
 /// What is started: a program without a shell, with this environment and no other. Secrets do not belong here.
@@ -133,6 +136,9 @@ pub struct Allocation {
     /// It saved its state for a drain: once it ended it is queued again.
     #[serde(default)]
     pub saved: bool,
+    /// It is being stopped because its node is drained past its deadline: its policy says whether it goes on elsewhere.
+    #[serde(default)]
+    pub evicted: bool,
     /// How often it was placed.
     pub placements: u32,
     /// Who asked.

@@ -70,6 +70,7 @@ pub fn request(request: &Request, new: NewAllocation) -> Result<(Allocation, Com
         node: None,
         epoch: None,
         saved: false,
+        evicted: false,
         placements: 0,
         requested_by: request.actor.clone(),
         requested_at: request.now,
@@ -108,7 +109,8 @@ pub fn waits(request: &Request, allocation: &Allocation, why: &str) -> Option<Co
     Some(request.commit(Vec::new(), vec![changed(allocation, after, AllocationCause::Waiting)]))
 }
 
-/// Ends it: at once when it has no node, else through its agent. None: it is being ended already.
+/// Ends it: at once when it has no node, else through its agent. One that is being ended to go on elsewhere ends for good.
+/// None: it is being ended already.
 ///
 /// # Errors
 /// It is over.
@@ -119,7 +121,12 @@ pub fn release(
     nonce: [u8; 16],
 ) -> Result<Option<Commit>, Refused> {
     if allocation.status == AllocationStatus::Releasing {
-        return Ok(None);
+        if !allocation.saved && !allocation.evicted {
+            return Ok(None);
+        }
+        let why = said(request, "released while its node is drained");
+        let after = Allocation { saved: false, evicted: false, why, ..allocation.successor(request.now) };
+        return Ok(Some(request.commit(Vec::new(), vec![changed(allocation, after, AllocationCause::Waiting)])));
     }
     let mut after = moved(request, allocation, AllocationEvent::Release)?;
     let (Some(node), AllocationStatus::Releasing) = (node, after.status) else {
@@ -173,6 +180,42 @@ pub fn checkpoint(
     issued(request, node, allocation, key, input, nonce).map(Some)
 }
 
+/// Stops it because its node is drained past its deadline: it goes on elsewhere unless its policy is `never`. None: it is
+/// being ended already, or it is sensitive, and only its user or an operator ends it.
+///
+/// # Errors
+/// The task cannot be issued.
+pub fn evict(
+    request: &Request,
+    allocation: &Allocation,
+    node: &Node,
+    nonce: [u8; 16],
+) -> Result<Option<[Change; 2]>, Refused> {
+    if !is_evictable(allocation, node) {
+        return Ok(None);
+    }
+    let mut after = moved(request, allocation, AllocationEvent::Release)?;
+    after.evicted = true;
+    after.why = format!("the agent of {} to end it: its node is drained past its deadline", node.hostname);
+    let stop = stop_task(request, &after, node, nonce)?;
+    Ok(Some([changed(allocation, after, AllocationCause::Releasing), stop]))
+}
+
+/// Whether a drain's deadline stops it: it runs, and is not sensitive.
+pub fn is_evictable(allocation: &Allocation, node: &Node) -> bool {
+    let runs = matches!(allocation.status, AllocationStatus::Active | AllocationStatus::Provisioning);
+    runs && NodeClass::Sensitive != allocation.class.max(node.effective_class())
+}
+
+/// Whether an evicted allocation is queued again.
+fn goes_on(allocation: &Allocation) -> bool {
+    allocation.evicted
+        && match allocation.requeue {
+            RequeuePolicy::Never => false,
+            RequeuePolicy::OnNodeFailure | RequeuePolicy::Always => true,
+        }
+}
+
 /// What the end of a task means for the allocation that it is about. None: nothing.
 ///
 /// `node` is the allocation's node. A task of an earlier placement means nothing.
@@ -186,8 +229,13 @@ pub fn settle(request: &Request, allocation: &Allocation, node: &Node, task: &Ta
         }
         TaskInput::AllocationStop(_) if task.status == TaskStatus::Succeeded => {
             let after = moved(request, allocation, AllocationEvent::Stopped).ok()?;
-            let why = format!("a node: it saved its state when {} was drained", node.hostname);
-            let after = if allocation.saved { queued(request, after, &why) } else { ended_after(after) };
+            let after = if allocation.saved {
+                queued(request, after, &format!("a node: it saved its state when {} was drained", node.hostname))
+            } else if goes_on(allocation) {
+                queued(request, after, &format!("a node: {} was drained past its deadline", node.hostname))
+            } else {
+                ended_after(after)
+            };
             Some(leaves(request, allocation, node, after))
         }
         TaskInput::AllocationCheckpoint(_) => match task.report.as_ref().map(|report| &report.progress) {
@@ -252,7 +300,7 @@ pub fn lost(request: &Request, node: &Node, class: NodeClass, placed: &[Allocati
         let again = match allocation.requeue {
             RequeuePolicy::Never => false,
             RequeuePolicy::OnNodeFailure | RequeuePolicy::Always => {
-                after.status == AllocationStatus::Failed || allocation.saved
+                after.status == AllocationStatus::Failed || allocation.saved || allocation.evicted
             }
         };
         let is_sensitive = NodeClass::Sensitive == class.max(allocation.class);
@@ -323,7 +371,8 @@ fn moved(request: &Request, allocation: &Allocation, event: AllocationEvent) -> 
 fn queued(request: &Request, after: Allocation, why: &str) -> Allocation {
     let status = AllocationStatus::Requested;
     let why = why.to_owned();
-    Allocation { status, status_since: request.now, node: None, epoch: None, saved: false, why, ..after }
+    let (saved, evicted) = (false, false);
+    Allocation { status, status_since: request.now, node: None, epoch: None, saved, evicted, why, ..after }
 }
 
 fn ended_after(after: Allocation) -> Allocation {

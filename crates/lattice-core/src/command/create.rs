@@ -180,6 +180,8 @@ fn row(request: &Request, new: &NewNode, mode: OnboardingMode, status: Status) -
         boot_id: None,
         agent_version: None,
         fingerprint: None,
+        deviates_since: None,
+        labels: crate::node::Labels::new(),
         address: None,
         bmc_address: None,
         provider_ref: None,

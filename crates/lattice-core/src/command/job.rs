@@ -99,6 +99,25 @@ pub fn act(
     Ok(Some(Planned { commit, node: node.id, job: Some(job.id), effects: Vec::new() }))
 }
 
+/// The cancellation of a job, as a part of a commit that moves its node too; none: it does nothing any more.
+pub(super) fn cancelled(request: &Request, job: &Job, site: &Site) -> Option<Change> {
+    let op = Op {
+        request_id: request.op,
+        action: OperatorAction::Cancel,
+        observed: None,
+        decisions: Decisions::default(),
+        lease_until: job.lease.as_ref().map(|lease| lease.until),
+    };
+    let state = step(&flow_for(&job.input, site), &job.state, &Input::Op(op), request.now).ok()??;
+    Some(Change::Job(Box::new(JobChange {
+        after: successor(job, state, request.now),
+        before: Some(job.state.status),
+        cause: OperatorAction::Cancel.to_string(),
+        stage_events: Vec::new(),
+        visible: true,
+    })))
+}
+
 /// The job with the settings that stand now in place of those that it was accepted with, and what the audit says of it;
 /// none where nothing differs. For the actions that begin anew: what runs on keeps what it began with. spec: S5 3.7, 4.9
 pub fn renewed(job: &Job, settings: MaasSettings) -> Option<(Job, Change)> {

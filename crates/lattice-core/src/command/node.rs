@@ -1,14 +1,17 @@
 //! Commands on one node: the operator's verbs of S1 and S2.
 
-use super::{Planned, Refused, Request};
+use std::time::Duration;
+
+use super::{Planned, Refused, Request, conformance};
 use crate::allocation::Allocation;
 use crate::change::{Change, Guard, NodeAction, NodeChange};
-use crate::job::{Disposal, Job, JobInput, JobStatus, NewJob};
+use crate::job::{Disposal, Job, JobInput, JobKind, JobStatus, NewJob};
 use crate::node::availability::{AvailabilityEvent, Effect};
 use crate::node::machine::{Facts, Health, Moved, NodeEvent, decide};
 use crate::node::status::{Owner, StatusEvent};
-use crate::node::{DownCause, HoldKind, Node, Status};
+use crate::node::{DownCause, HoldKind, Node, NodeClass, Status};
 use crate::site::{Site, SiteProvider};
+use crate::time::human;
 
 /// What is known about a node when a command comes in.
 #[derive(Debug, Clone)]
@@ -111,20 +114,38 @@ fn planned(known: &Known, request: &Request, moved: Moved, job: Option<Job>) -> 
     Planned { commit: request.commit(guards, changes), node: node.id, job: id, effects: moved.effects }
 }
 
-/// S1's drain: no new work; running work ends. Urgently: what can save its state is asked to, and goes on elsewhere.
+/// How a node is drained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Drain {
+    /// What can save its state is asked to, and goes on elsewhere.
+    pub urgent: bool,
+    /// How long after now what still runs is stopped; none: it ends in its own time.
+    pub deadline: Option<Duration>,
+}
+
+/// Shortest and longest deadline: work gets a moment to end, and a month is longer than any maintenance waits.
+const DEADLINES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30 * 86_400)];
+
+/// S1's drain: no new work; running work ends. What still runs at the deadline is stopped and, unless its policy is
+/// `never`, queued again; sensitive work is never stopped by it.
 ///
-/// `nonces` are for the tasks that ask.
+/// `nonces` are for the tasks that ask work to save its state.
 ///
 /// # Errors
-/// Not ready or degraded, enrolling, being retired, or owned by another job.
-pub fn drain(
-    known: &Known,
-    request: &Request,
-    urgent: bool,
-    nonces: &dyn Fn() -> [u8; 16],
-) -> Result<Planned, Refused> {
-    let event = if urgent { AvailabilityEvent::DrainUrgently } else { AvailabilityEvent::Drain };
-    let mut planned = known.with_job(request, NodeEvent::Availability(event), JobInput::Drain { urgent })?;
+/// Not ready or degraded, enrolling, being retired, or owned by another job; a deadline that makes no sense.
+pub fn drain(known: &Known, request: &Request, how: Drain, nonces: &dyn Fn() -> [u8; 16]) -> Result<Planned, Refused> {
+    let [shortest, longest] = DEADLINES;
+    if how.deadline.is_some_and(|deadline| !(shortest..=longest).contains(&deadline)) {
+        let problem = format!("must be {} to {}", human(shortest), human(longest));
+        return Err(Refused::Invalid { field: "deadline_ms", problem });
+    }
+    let event = if how.urgent { AvailabilityEvent::DrainUrgently } else { AvailabilityEvent::Drain };
+    let input = JobInput::Drain {
+        urgent: how.urgent,
+        deadline_ms: how.deadline.map(|deadline| u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX)),
+        allocations: u32::try_from(known.placed.len()).unwrap_or(u32::MAX),
+    };
+    let mut planned = known.with_job(request, NodeEvent::Availability(event), input)?;
     if planned.effects.contains(&Effect::RequestCheckpoint) {
         for allocation in known.placed {
             let asked = super::allocation::checkpoint(request, allocation, known.node, nonces())?;
@@ -134,12 +155,27 @@ pub fn drain(
     Ok(planned)
 }
 
-/// Takes a draining or drained node back. Its health check must pass.
+/// Takes a draining or drained node back. Its health check must pass. A drain that is not over is cancelled in the same
+/// commit; what it asked to save its state, or stopped, goes on as it was told.
 ///
 /// # Errors
-/// Not draining or drained, being retired or removed, or unhealthy.
+/// Not draining or drained, being retired or removed, unhealthy, owned by a job that is no drain; or a sensitive node that
+/// deviates from the approved fingerprints: it would be drained again at once.
 pub fn undrain(known: &Known, request: &Request) -> Result<Planned, Refused> {
-    known.simple(request, NodeEvent::Availability(AvailabilityEvent::Undrain))
+    let node = known.node;
+    if node.effective_class() == NodeClass::Sensitive && conformance::deviates(node, known.site) == Some(true) {
+        return Err(Refused::Deviates { hostname: node.hostname.clone(), site: known.site.name.clone() });
+    }
+    let mut planned = known.simple(request, NodeEvent::Availability(AvailabilityEvent::Undrain))?;
+    let Some(job) = known.job.filter(|job| !job.state.status.is_terminal()) else { return Ok(planned) };
+    if job.kind != JobKind::Drain {
+        known.not_busy()?;
+    }
+    if let Some(cancelled) = super::job::cancelled(request, job, known.site) {
+        planned.commit.changes.push(cancelled);
+        planned.job = Some(job.id);
+    }
+    Ok(planned)
 }
 
 /// Down at once; heartbeats do not undo it.

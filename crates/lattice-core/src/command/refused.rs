@@ -27,6 +27,14 @@ pub enum Refused {
         /// Where it stands.
         status: JobStatus,
     },
+    /// A sensitive node whose fingerprint is not approved.
+    #[error("{hostname} is sensitive and deviates from the fingerprints that are approved at {site}")]
+    Deviates {
+        /// Which node.
+        hostname: String,
+        /// Its site's name.
+        site: String,
+    },
     /// The batch is over, or was cancelled: nothing more can be asked of it.
     #[error("batch {batch} is {status}: it cannot be asked to {asked}")]
     BatchOver {
@@ -134,6 +142,7 @@ impl Explain for Refused {
         match self {
             Self::State(refused) => refused.code(),
             Self::Busy { .. } => Code::NodeBusy,
+            Self::Deviates { .. } => Code::NodeState,
             Self::BatchOver { .. } => Code::BatchOver,
             Self::TaskOver { .. } => Code::TaskOver,
             Self::AllocationOver { .. } => Code::AllocationOver,
@@ -149,6 +158,7 @@ impl Explain for Refused {
         match self {
             Self::State(refused) => refused.because(),
             Self::Busy { job, .. } => vec![format!("job {job} owns it until it ends or is cancelled")],
+            Self::Deviates { .. } => vec!["it would be drained again at once".to_owned()],
             Self::BatchOver { status, .. } => {
                 vec![format!("a batch that is {status} starts nothing more; what it did stays as it is")]
             }
@@ -196,6 +206,13 @@ impl Explain for Refused {
                 NextAction::run(
                     format!("lattice job mark-manual-intervention {job}"),
                     "freezes it until a person decides",
+                ),
+            ],
+            Self::Deviates { hostname, site } => vec![
+                NextAction::run(format!("lattice node get {hostname}"), "shows its fingerprint"),
+                NextAction::run(
+                    format!("lattice site conformance approve {site} --node {hostname}"),
+                    "approves the fingerprint that it has, for its SKU at its site",
                 ),
             ],
             Self::BatchOver { batch, .. } => {

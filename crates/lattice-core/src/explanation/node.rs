@@ -3,6 +3,7 @@
 use super::{Explanation, Unmet};
 use crate::allocation::Allocation;
 use crate::bmc::{Bmc, BmcReport, BreakerState};
+use crate::command::remedy::Remedy;
 use crate::explain::NextAction;
 use crate::heartbeat::detector;
 use crate::job::{Job, JobStatus};
@@ -26,6 +27,8 @@ pub struct NodeContext<'a> {
     pub health: &'a Health,
     /// Its BMC, if one is set, and what was seen of it last.
     pub bmc: Option<(&'a Bmc, Option<&'a BmcReport>)>,
+    /// Whether Lattice itself will reboot it.
+    pub remedy: &'a Remedy,
 }
 
 /// Explains a node: every unmet condition of being schedulable, and what would meet it.
@@ -251,6 +254,7 @@ impl Story<'_> {
                         ),
                     });
                 }
+                self.remedy(since);
                 self.reboot();
                 self.run(
                     format!("lattice node bootstrap {host}"),
@@ -269,6 +273,20 @@ impl Story<'_> {
         }
         self.out_of_band();
         self.health();
+    }
+
+    /// Why Lattice itself does not reboot it, or that it is about to.
+    fn remedy(&mut self, since: Timestamp) {
+        match self.context.remedy {
+            Remedy::NotOurs => {}
+            Remedy::Never(why) => self.unmet(format!("it is not rebooted by itself: {why}"), since, "operator"),
+            Remedy::Later(why) => self.unmet(format!("it is not rebooted by itself yet: {why}"), since, "automation"),
+            Remedy::Due => self.unmet("it is rebooted by itself within seconds".to_owned(), since, "automation"),
+        }
+        if let Some(until) = self.node.ownership.braked_until {
+            let what = "a brake holds back what its loss does to running work".to_owned();
+            self.unmet(format!("{what}, until {until}"), since, "brake");
+        }
     }
 
     /// The evidence that took it down, each piece with its age.

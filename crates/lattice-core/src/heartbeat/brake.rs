@@ -39,6 +39,13 @@ pub fn is_member(node: &Node) -> bool {
     }
 }
 
+/// Whether what the loss of a braked node brings is due: the brake ended, or an operator let go of its site since it went
+/// down.
+pub fn lets_go(node: &Node, let_go_at: Option<Timestamp>, now: Timestamp) -> bool {
+    node.ownership.braked_until.is_some_and(|until| now >= until)
+        || let_go_at.is_some_and(|at| at >= node.availability_since)
+}
+
 /// Whether the silence of a node that began at `since` is part of a mass failure: more than half of the site's `members`,
 /// and at least [`FEWEST`], fell silent within one `window` around it.
 ///

@@ -87,6 +87,12 @@ pub enum JobInput {
     Drain {
         /// Ask checkpointable work to checkpoint.
         urgent: bool,
+        /// How long after its creation what still runs is stopped, in milliseconds; none: it ends in its own time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deadline_ms: Option<u64>,
+        /// Allocations that were placed there when it was asked for.
+        #[serde(default)]
+        allocations: u32,
     },
     /// Retirement. design: 2-state-model "Jobs"
     Retire {
@@ -347,6 +353,12 @@ impl NewJob<'_> {
 /// How long a drain may last before an operator is asked: a day, the longest that work on a node usually takes.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(86_400);
 
+/// A drain with a deadline asks an operator an hour after it: time to stop what is left.
+fn drain_patience(deadline_ms: Option<u64>) -> Duration {
+    const AFTER_DEADLINE: Duration = Duration::from_secs(3_600);
+    deadline_ms.map_or(DRAIN_PATIENCE, |after| Duration::from_millis(after) + AFTER_DEADLINE)
+}
+
 /// Life of the token in a manual bootstrap command. The built-in site has no policy of its own, so it is the default of
 /// those that have. spec: S5 3.6 `enrollment_token_ttl_seconds`
 pub const MANUAL_TOKEN_TTL: Duration = Duration::from_secs(7_200);
@@ -359,7 +371,7 @@ pub fn flow_for(input: &JobInput, site: &Site) -> Flow {
         // The kind of a site never changes; a row that contradicts it gets the strictest flow of its input.
         (JobInput::OnboardLxd { .. }, SiteProvider::Manual | SiteProvider::Maas(_))
         | (JobInput::OnboardManual { .. }, _) => flows::onboarding_manual(MANUAL_TOKEN_TTL),
-        (JobInput::Drain { .. }, _) => flows::drain(DRAIN_PATIENCE),
+        (JobInput::Drain { deadline_ms, .. }, _) => flows::drain(drain_patience(*deadline_ms)),
         (JobInput::Retire { .. }, _) => flows::retire(DRAIN_PATIENCE),
         (JobInput::Remove, SiteProvider::Lxd(_)) => flows::remove_lxd(),
         (JobInput::Remove, SiteProvider::Manual | SiteProvider::Maas(_)) => flows::remove(),

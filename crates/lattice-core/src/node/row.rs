@@ -6,6 +6,7 @@ use super::{Availability, DownCause, Hold, HoldKind, NodeClass, NodeState, Statu
 use crate::actor::Actor;
 use crate::allocation::Ownership;
 use crate::ids::{Generation, JobId, NodeId, SiteId};
+use crate::node::label::Labels;
 use crate::time::Timestamp;
 
 /// How a node came, and so which provider looks after it.
@@ -78,6 +79,10 @@ pub struct Node {
     pub agent_version: Option<String>,
     /// Conformance fingerprint that the agent reported last.
     pub fingerprint: Option<String>,
+    /// Since when that is none of the approved ones; a node that deviates gets work last, and no sensitive work.
+    pub deviates_since: Option<Timestamp>,
+    /// What operators say of it: `rack=c07`.
+    pub labels: Labels,
     /// Address at which the host answers.
     pub address: Option<String>,
     /// Address of its BMC.

@@ -15,6 +15,7 @@ use lattice_api::node::{NodeVerb, Reason};
 use lattice_api::page::Page;
 use lattice_core::allocation::{Allocation, RequeuePolicy, Wanted};
 use lattice_core::command::allocation::{self as commands, NewAllocation};
+use lattice_core::command::node::Drain;
 use lattice_core::explain::NextAction;
 use lattice_core::explanation;
 use lattice_core::ids::{AllocationId, NodeId};
@@ -102,7 +103,9 @@ async fn wanted(app: &App, body: &CreateAllocation) -> Answer<Wanted> {
         return Err(Refusal::malformed("gpus", format!("must be at most {}: {} has no more", sku.gpus, sku.name))
             .next(NextAction::Fix { what: fix }));
     }
-    Ok(Wanted { node, site, sku: sku.map(|sku| sku.name), gpus: body.gpus })
+    let labels = body.labels.clone();
+    lattice_core::node::label::check(&labels).map_err(|problem| Refusal::malformed("labels", problem))?;
+    Ok(Wanted { node, site, sku: sku.map(|sku| sku.name), gpus: body.gpus, labels })
 }
 
 /// One allocation.
@@ -215,21 +218,28 @@ fn row(one: &Allocation, names: &HashMap<NodeId, String>) -> AllocationRow {
 }
 
 /// What a verb on a node means for what is placed there: said before it is done, and after.
-pub fn impacts(verb: NodeVerb, urgent: bool, placed: &[Allocation], now: Timestamp) -> Vec<AllocationImpact> {
+pub fn impacts(verb: NodeVerb, how: Drain, placed: &[Allocation], now: Timestamp) -> Vec<AllocationImpact> {
     let impact = |one: &Allocation| AllocationImpact {
         id: one.id,
         user: one.user.clone(),
         class: one.class,
         status: one.status,
         for_ms: millis(now.since(one.status_since)),
-        what: what_becomes(verb, urgent, one),
+        what: what_becomes(verb, how, one),
     };
     placed.iter().map(impact).collect()
 }
 
-fn what_becomes(verb: NodeVerb, urgent: bool, one: &Allocation) -> String {
+fn what_becomes(verb: NodeVerb, how: Drain, one: &Allocation) -> String {
+    let urgent = how.urgent && one.is_checkpointable();
     match verb {
-        NodeVerb::Drain if urgent && one.is_checkpointable() => "is asked to save its state, and goes on elsewhere",
+        NodeVerb::Drain if urgent => "is asked to save its state, and goes on elsewhere",
+        NodeVerb::Drain if how.deadline.is_some() && one.class != NodeClass::Sensitive => match one.requeue {
+            RequeuePolicy::Never => "runs on, and is ended at the deadline",
+            RequeuePolicy::OnNodeFailure | RequeuePolicy::Always => {
+                "runs on; at the deadline it is stopped, and queued again"
+            }
+        },
         NodeVerb::Drain | NodeVerb::Retire => "runs on until it ends; the node is not empty before",
         NodeVerb::Disable if one.class == NodeClass::Sensitive => "is lost, and waits for an operator",
         NodeVerb::Disable => match one.requeue {

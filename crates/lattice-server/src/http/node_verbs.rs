@@ -1,20 +1,23 @@
 //! The operator's verbs on a node: parsed, decided by core, committed, and the job's driver woken.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::{Path, State};
 use lattice_api::allocation::AllocationImpact;
-use lattice_api::node::{ActOnNode, NodeActionAnswer, NodeVerb};
+use lattice_api::node::{ActOnNode, NodeActionAnswer, NodeVerb, UsualTime};
 use lattice_core::change::Change;
-use lattice_core::command::node::{self as commands, Known, ResumeNode};
+use lattice_core::command::node::{self as commands, Drain, Known, ResumeNode};
 use lattice_core::command::{Planned, Refused, Request};
 use lattice_core::explain::{Code, NextAction};
 use lattice_core::ids::JobId;
-use lattice_core::job::OperatorAction;
+use lattice_core::job::{OperatorAction, StageName};
 use lattice_core::node::availability::Effect;
 use lattice_core::node::{Node, NodeState};
 
 use super::extract::{Committed, Write};
 use super::jobs;
+use super::node_view::millis;
 use super::nodes::present;
 use super::rows::{NodeFile, find_node};
 use super::{App, allocations};
@@ -40,9 +43,8 @@ pub async fn act(
         Plan::Live(job) => return unchanged(&app, &file.node, Some(job)).await,
         Plan::ResumeJob(job) => return resume_job(&app, &write, &file.node, job).await,
     };
-    let urgent = write.body.urgent.unwrap_or(false);
-    let impacts = allocations::impacts(verb, urgent, &file.placed, write.at);
-    carry_out(&app, &write, &file.node, planned, impacts).await
+    let impacts = allocations::impacts(verb, how(&write.body), &file.placed, write.at);
+    carry_out(&app, verb, &write, &file.node, planned, impacts).await
 }
 
 fn parse(verb: &str) -> Answer<NodeVerb> {
@@ -61,10 +63,17 @@ fn check_fields(verb: NodeVerb, body: &ActOnNode) -> Answer<()> {
     if body.urgent.is_some() && verb != NodeVerb::Drain {
         return Err(Refusal::malformed("urgent", format!("is only for `drain`, not for `{verb}`")));
     }
+    if body.deadline_ms.is_some() && verb != NodeVerb::Drain {
+        return Err(Refusal::malformed("deadline_ms", format!("is only for `drain`, not for `{verb}`")));
+    }
     if body.disposal.is_some() && verb != NodeVerb::Retire {
         return Err(Refusal::malformed("disposal", format!("is only for `retire`, not for `{verb}`")));
     }
     Ok(())
+}
+
+fn how(body: &ActOnNode) -> Drain {
+    Drain { urgent: body.urgent.unwrap_or(false), deadline: body.deadline_ms.map(Duration::from_millis) }
 }
 
 enum Plan {
@@ -75,7 +84,7 @@ enum Plan {
 
 fn plan(verb: NodeVerb, known: &Known, request: &Request, body: &ActOnNode) -> Result<Plan, Refused> {
     let planned = match verb {
-        NodeVerb::Drain => commands::drain(known, request, body.urgent.unwrap_or(false), &rand::random),
+        NodeVerb::Drain => commands::drain(known, request, how(body), &rand::random),
         NodeVerb::Undrain => commands::undrain(known, request),
         NodeVerb::Disable => commands::disable(known, request),
         NodeVerb::Enable => commands::enable(known, request),
@@ -99,6 +108,7 @@ fn plan(verb: NodeVerb, known: &Known, request: &Request, body: &ActOnNode) -> R
 
 async fn carry_out(
     app: &App,
+    verb: NodeVerb,
     write: &Write<ActOnNode>,
     before: &Node,
     planned: Planned,
@@ -118,7 +128,19 @@ async fn carry_out(
         }
     }
     let node = present(app, before.id).await?;
-    Ok(Json(NodeActionAnswer { changed: !is_dry, before: before.state, after, effects, allocations, job_id, node }))
+    let usually = if verb == NodeVerb::Drain { usual_drain(app, before).await? } else { None };
+    let (before, changed) = (before.state, !is_dry);
+    Ok(Json(NodeActionAnswer { changed, before, after, effects, allocations, usually, job_id, node }))
+}
+
+/// How long nodes of the same SKU have taken to be empty.
+async fn usual_drain(app: &App, node: &Node) -> Answer<Option<UsualTime>> {
+    let times = app.store.stage_times(&[StageName::WaitForDrained], Some(&node.sku)).await?;
+    Ok(times.first().map(|times| UsualTime {
+        p50_ms: millis(times.p50),
+        p95_ms: millis(times.p95),
+        runs: times.runs as u64,
+    }))
 }
 
 fn state_after(planned: &Planned, before: NodeState) -> NodeState {
@@ -149,6 +171,7 @@ async fn resume_job(app: &App, write: &Write<ActOnNode>, node: &Node, job: JobId
         after,
         effects: Vec::new(),
         allocations: Vec::new(),
+        usually: None,
         job_id: Some(job),
         node: view,
     };
@@ -163,6 +186,7 @@ async fn unchanged(app: &App, node: &Node, job: Option<JobId>) -> Answer<Json<No
         after: node.state,
         effects: Vec::new(),
         allocations: Vec::new(),
+        usually: None,
         job_id: job,
         node: view,
     };

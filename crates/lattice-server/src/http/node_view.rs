@@ -113,6 +113,8 @@ pub async fn view(app: &App, file: NodeFile, now: Timestamp) -> Answer<NodeView>
         minor_issue: node.minor_issue,
         boot_id: node.boot_id,
         fingerprint: node.fingerprint,
+        deviates_since: node.deviates_since,
+        labels: node.labels,
         bmc_address: node.bmc_address,
         provider_ref: node.provider_ref,
         host: file.facts,
@@ -131,6 +133,7 @@ pub fn explain(file: &NodeFile, now: Timestamp) -> Explanation {
         times: file.site.heartbeat.times(file.node.effective_class()),
         health: &file.health,
         bmc: file.bmc.as_ref().map(|bmc| (bmc, file.bmc_report.as_ref())),
+        remedy: &file.remedy,
     };
     let said = explanation::node(&file.node, &context, now);
     let subject = Subject { kind: "node".to_owned(), id: file.node.id.to_string(), name: file.node.hostname.clone() };

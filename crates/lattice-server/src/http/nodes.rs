@@ -6,14 +6,14 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use lattice_api::agent::TOKEN_PREFIX;
 use lattice_api::explanation::Explanation;
-use lattice_api::node::{CreateNode, NodeBootstrap, NodeQuery, NodeRow, NodeView, Reason};
+use lattice_api::node::{ChangeLabels, CreateNode, NodeBootstrap, NodeQuery, NodeRow, NodeView, Reason};
 use lattice_api::page::Page;
 use lattice_core::change::Change;
 use lattice_core::command::{self, bootstrap as bootstraps, create, node as commands};
 use lattice_core::explain::{Code, NextAction};
 use lattice_core::ids::NodeId;
 use lattice_core::job::row::MANUAL_TOKEN_TTL;
-use lattice_core::node::{Availability, Status};
+use lattice_core::node::{Availability, Labels, Status, label};
 use lattice_core::secret::{Secret, token_hash};
 use lattice_store::{NodeFilter, NodeSort};
 
@@ -45,6 +45,9 @@ async fn filter(app: &App, query: NodeQuery) -> Answer<NodeFilter> {
         hostname_prefix: query.hostname_prefix.map(|prefix| prefix.to_ascii_lowercase()),
         ..NodeFilter::default()
     };
+    if let Some(label) = query.label {
+        filter.labels = selector("label", &label)?;
+    }
     if let Some(site) = query.site {
         filter.site = Some(find_site(app, &site).await?.id);
     }
@@ -63,6 +66,34 @@ async fn filter(app: &App, query: NodeQuery) -> Answer<NodeFilter> {
         filter.statuses = Status::VARIANTS.to_vec();
     }
     Ok(filter)
+}
+
+/// Labels as a query has them: `rack=c07,row=4`.
+fn selector(field: &str, text: &str) -> Answer<Labels> {
+    let pair = |part: &str| part.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let labels: Option<Labels> = text.split(',').map(pair).collect();
+    let labels =
+        labels.ok_or_else(|| Refusal::malformed(field, "must be pairs such as rack=c07, with commas between"))?;
+    label::check(&labels).map_err(|problem| Refusal::malformed(field, problem))?;
+    Ok(labels)
+}
+
+/// Sets and takes away labels.
+pub async fn labels(
+    State(app): State<App>,
+    Path(node): Path<String>,
+    write: Write<ChangeLabels>,
+) -> Answer<Json<NodeView>> {
+    let node = find_node(&app, &node).await?;
+    if write.earlier.is_none() {
+        write.check_version(node.generation)?;
+        let request = write.request(&*app.ids, &write.body.reason);
+        let planned = command::label::change(&node, &request, &write.body.set, &write.body.remove)?;
+        if let Some(planned) = planned {
+            write.commit(&app, planned.commit).await?;
+        }
+    }
+    present(&app, node.id).await.map(Json)
 }
 
 /// One node.

@@ -6,13 +6,14 @@ use lattice_core::allocation::Allocation;
 use lattice_core::batch::Batch;
 use lattice_core::bmc::{Bmc, BmcReport};
 use lattice_core::command::node::Known;
+use lattice_core::command::remedy::{REMEDIATOR, Remedy, Standing, remedy};
 use lattice_core::explain::{Code, NextAction};
 use lattice_core::ids::{BatchId, JobId, NodeId, SiteId};
 use lattice_core::job::Job;
 use lattice_core::node::health;
 use lattice_core::node::machine::Health;
-use lattice_core::node::{HostFacts, Node};
-use lattice_core::site::Site;
+use lattice_core::node::{Availability, HostFacts, Node};
+use lattice_core::site::{Governor, Site};
 use lattice_core::sku::Sku;
 use lattice_core::time::Timestamp;
 
@@ -91,6 +92,8 @@ pub struct NodeFile {
     pub bmc: Option<Bmc>,
     /// What was seen of it last.
     pub bmc_report: Option<BmcReport>,
+    /// Whether Lattice itself will reboot it.
+    pub remedy: Remedy,
 }
 
 impl NodeFile {
@@ -113,7 +116,15 @@ impl NodeFile {
         let placed = if node.ownership.allocations > 0 { app.store.placed_on(node.id).await? } else { Vec::new() };
         let bmc = app.store.bmc(node.id).await?;
         let bmc_report = app.store.bmc_report(node.id).await?;
-        Ok(Self { placed, bmc, bmc_report, node, site, job, facts, health, heard_at, live_allocations })
+        let standing = Standing {
+            site: &site,
+            job: job.as_ref(),
+            report: bmc_report.as_ref(),
+            has_bmc: bmc.is_some(),
+            governor: governor(app, &site, node.state.availability).await?,
+        };
+        let remedy = remedy(&node, &standing, now);
+        Ok(Self { remedy, placed, bmc, bmc_report, node, site, job, facts, health, heard_at, live_allocations })
     }
 
     /// As commands take it.
@@ -128,6 +139,13 @@ impl NodeFile {
             has_bmc: self.bmc.is_some(),
         }
     }
+}
+
+/// How a site stands towards its limit, where that matters: while a node is down and its site has it rebooted.
+async fn governor(app: &App, site: &Site, availability: Availability) -> Answer<Governor> {
+    let matters = availability == Availability::Down && site.automation.auto_remediate;
+    let (in_service, taken) = if matters { app.store.taken_at(site.id, REMEDIATOR).await? } else { (0, 0) };
+    Ok(Governor::new(&site.automation, in_service, taken))
 }
 
 /// When a node was heard last: only of a node whose agent has registered; others were merely admitted.

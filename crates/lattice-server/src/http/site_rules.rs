@@ -3,7 +3,7 @@
 use lattice_api::site::PatchSite;
 use lattice_core::bmc::BmcPolicy;
 use lattice_core::ids::SiteId;
-use lattice_core::site::{Site, SiteProvider, check as core_check};
+use lattice_core::site::{AutomationPolicy, Site, SiteProvider, check as core_check};
 use lattice_core::time::Timestamp;
 use serde_json::Value;
 
@@ -85,6 +85,10 @@ pub fn patched(site: Site, patch: &PatchSite, now: Timestamp) -> Answer<Site> {
         status: patch.status.unwrap_or(site.status),
         heartbeat: patch.heartbeat.unwrap_or(site.heartbeat),
         bmc: patch.bmc.clone().unwrap_or(site.bmc),
+        automation: patch.automation.unwrap_or(site.automation),
+        brake: site.brake,
+        let_go_at: site.let_go_at,
+        approved: site.approved,
         updated_at: now,
         generation: site.generation.next(),
         id: site.id,
@@ -142,6 +146,7 @@ pub fn check(site: &Site) -> Answer<()> {
         }
     }
     check_bmc(&site.bmc)?;
+    check_automation(&site.automation)?;
     match &site.provider {
         SiteProvider::Manual => Ok(()),
         SiteProvider::Maas(maas) => {
@@ -150,6 +155,16 @@ pub fn check(site: &Site) -> Answer<()> {
         }
         SiteProvider::Lxd(lxd) => check_url("provider.api_url", &lxd.api_url),
     }
+}
+
+fn check_automation(policy: &AutomationPolicy) -> Answer<()> {
+    if policy.max_unavailable_percent > 100 {
+        return Err(Refusal::invalid("automation.max_unavailable_percent", "must be 0 to 100"));
+    }
+    if !(10_000..=86_400_000).contains(&policy.remediate_after_ms) {
+        return Err(Refusal::invalid("automation.remediate_after_ms", "must be 10000 to 86400000 ms"));
+    }
+    Ok(())
 }
 
 /// A second at least, so that no slip of the unit floods BMCs; a day at most.

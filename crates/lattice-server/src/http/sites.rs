@@ -8,10 +8,11 @@ use lattice_api::Gone;
 use lattice_api::page::{Page, PageQuery};
 use lattice_api::site::{CallLine, CreateSite, PatchSite, SiteCalls, SiteStatus, SiteView};
 use lattice_core::change::{Change, Guard, Removed};
+use lattice_core::command::remedy::REMEDIATOR;
 use lattice_core::explain::{Code, NextAction};
 use lattice_core::ids::{Generation, ProfileId, SiteId};
 use lattice_core::site::credentials::credential_paths;
-use lattice_core::site::{Site, SiteProvider};
+use lattice_core::site::{Governor, Site, SiteProvider};
 use lattice_store::PAGE_MAX;
 
 use super::extract::{NoBody, Query, Write, page_request};
@@ -72,8 +73,9 @@ pub async fn get(State(app): State<App>, path: MatchedPath, Path(site): Path<Str
     view(&app, site).await.map(Json)
 }
 
-async fn view(app: &App, site: Site) -> Answer<SiteView> {
+pub async fn view(app: &App, site: Site) -> Answer<SiteView> {
     let (credentials, credentials_complete) = site_credentials::known(app, &site).await?;
+    let (in_service, taken) = app.store.taken_at(site.id, REMEDIATOR).await?;
     Ok(SiteView {
         id: site.id,
         name: site.name,
@@ -81,6 +83,9 @@ async fn view(app: &App, site: Site) -> Answer<SiteView> {
         provider: site.provider,
         heartbeat: site.heartbeat,
         bmc: site.bmc,
+        governor: Governor::new(&site.automation, in_service, taken),
+        automation: site.automation,
+        brake: site.brake.filter(|brake| app.clock.now() < brake.until),
         status: site.status,
         credentials_complete,
         credentials,
@@ -123,6 +128,10 @@ pub async fn create(State(app): State<App>, path: MatchedPath, write: Write<Crea
         provider: provider(id, &body.provider)?,
         heartbeat: body.heartbeat.unwrap_or_default(),
         bmc: body.bmc.clone().unwrap_or_default(),
+        automation: body.automation.unwrap_or_default(),
+        brake: None,
+        let_go_at: None,
+        approved: Vec::new(),
         status: SiteStatus::Active,
         created_at: write.at,
         updated_at: write.at,

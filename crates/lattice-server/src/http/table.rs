@@ -2,6 +2,7 @@
 
 mod allocations;
 mod bmcs;
+mod site_orders;
 mod tasks;
 
 use lattice_api::Gone;
@@ -16,8 +17,8 @@ use lattice_api::fleet::{Fleet, StageStatsList};
 use lattice_api::hold::{HoldView, SetHold};
 use lattice_api::job::{ActOnJob, JobActionAnswer, JobQuery, JobRow, JobView};
 use lattice_api::node::{
-    ActOnNode, CreateNode, HistoryEntry, NodeActionAnswer, NodeBootstrap, NodeQuery, NodeRow, NodeView, Reason,
-    Timeline,
+    ActOnNode, ChangeLabels, CreateNode, HistoryEntry, NodeActionAnswer, NodeBootstrap, NodeQuery, NodeRow, NodeView,
+    Reason, Timeline,
 };
 use lattice_api::onboarding::{CreateOnboarding, OnboardingAccepted, OnboardingView};
 use lattice_api::page::PageQuery;
@@ -50,8 +51,8 @@ const ADMIN: Access = Access::Least(Role::PlatformAdmin);
 /// The whole table.
 pub fn surface() -> Surface {
     let surface = Surface::default();
-    let surface =
-        allocations::routes(site_routes(sku_routes(tasks::routes(bmcs::routes(node_writes(node_reads(surface)))))));
+    let surface = tasks::routes(bmcs::routes(node_writes(node_reads(surface))));
+    let surface = allocations::routes(site_orders::routes(site_routes(sku_routes(surface))));
     server_routes(webhook_routes(admin_routes(job_routes(batch_routes(onboarding_routes(surface))))))
 }
 
@@ -124,6 +125,12 @@ fn node_writes(surface: Surface) -> Surface {
                 .takes::<Reason>()
                 .answers::<NodeView>(200, "The node"),
             nodes::revoke_certificates,
+        )
+        .route(
+            Route::post("/api/v1/admin/nodes/{id}/labels", ADMIN, "Set labels of a node, and take others away")
+                .takes::<ChangeLabels>()
+                .answers::<NodeView>(200, "The node"),
+            nodes::labels,
         )
         .route(
             Route::post("/api/v1/admin/nodes/{id}/holds", ADMIN, "Set a hold")

@@ -11,6 +11,7 @@ mod onboardings;
 mod receiver;
 mod site_credentials;
 mod site_details;
+mod standing_orders;
 mod surface;
 mod tokens;
 mod webhooks;

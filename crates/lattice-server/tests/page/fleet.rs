@@ -87,6 +87,10 @@ fn maas_site(server: &TestServer) -> Site {
         provider: maas_provider(),
         heartbeat: HeartbeatPolicy::default(),
         bmc: lattice_core::bmc::BmcPolicy::default(),
+        automation: lattice_core::site::AutomationPolicy::default(),
+        brake: None,
+        let_go_at: None,
+        approved: Vec::new(),
         status: SiteStatus::Active,
         created_at: before(86_400),
         updated_at: before(86_400),
@@ -149,6 +153,8 @@ pub fn node(
         boot_id: Some("7a0d8c1e".to_owned()),
         agent_version: Some("0.1.0".to_owned()),
         fingerprint: Some("sha256:9f86d081884c7d65".to_owned()),
+        deviates_since: None,
+        labels: lattice_core::node::Labels::new(),
         address: Some(format!("10.20.{high}.{low}")),
         bmc_address: Some(format!("10.30.{high}.{low}")),
         provider_ref: Some(format!("{mark:x}")),
@@ -201,7 +207,7 @@ pub fn job(server: &TestServer, node: &Node, kind: JobKind, at: Timestamp) -> Jo
             let input = JobInput::OnboardMaas { hostname, ipmi_ip, pxe_mac: None, settings: Box::new(settings()) };
             (input, StageName::LoadSiteConfig)
         }
-        JobKind::Drain => (JobInput::Drain { urgent: false }, StageName::BeginDrain),
+        JobKind::Drain => (JobInput::Drain { urgent: false, deadline_ms: None, allocations: 0 }, StageName::BeginDrain),
         JobKind::Retire => (JobInput::Retire { disposal: lattice_core::job::Disposal::Keep }, StageName::DisableNode),
         JobKind::Remove => (JobInput::Remove, StageName::UninstallAgent),
         JobKind::Reboot => (JobInput::Reboot, StageName::PowerOff),

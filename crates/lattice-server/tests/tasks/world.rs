@@ -302,6 +302,7 @@ impl World {
             node: Some(self.node.id),
             epoch: Some(OwnershipEpoch(1)),
             saved: false,
+            evicted: false,
             placements: 1,
             requested_by: Actor::system("test"),
             requested_at: now,

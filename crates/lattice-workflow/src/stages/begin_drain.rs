@@ -21,8 +21,8 @@ impl StageRunner for BeginDrain {
             // The command that makes the job usually begins the drain in the same commit; if not, this does.
             Availability::Ready | Availability::Degraded => {
                 let event = match ctx.job.input {
-                    JobInput::Drain { urgent: true } => AvailabilityEvent::DrainUrgently,
-                    JobInput::Drain { urgent: false }
+                    JobInput::Drain { urgent: true, .. } => AvailabilityEvent::DrainUrgently,
+                    JobInput::Drain { urgent: false, .. }
                     | JobInput::OnboardMaas { .. }
                     | JobInput::OnboardLxd { .. }
                     | JobInput::OnboardManual { .. }

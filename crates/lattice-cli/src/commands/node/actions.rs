@@ -1,5 +1,7 @@
 //! The operator's verbs, with the confirmations that each needs. spec: S1 "Operator Commands", S2 3.3
 
+use std::time::Duration;
+
 use clap::Args;
 use lattice_api::client::post;
 use lattice_api::node::{ActOnNode, Disposal, NodeActionAnswer, NodeVerb};
@@ -54,6 +56,9 @@ pub struct Drain {
     /// Ask running work to checkpoint now
     #[arg(long)]
     urgent: bool,
+    /// Stop what still runs after this time, and queue it again elsewhere unless its policy is never: 30m, 2h
+    #[arg(long, value_name = "SPAN", value_parser = span::parse)]
+    deadline: Option<Duration>,
 }
 
 /// Options of `retire`.
@@ -90,7 +95,8 @@ pub async fn wait(verb: NodeVerb, wait: Wait, session: &Session) -> Result<(), F
 /// # Errors
 /// As [`wait`].
 pub async fn drain(drain: Drain, session: &Session) -> Result<(), Failure> {
-    let body = ActOnNode { urgent: drain.urgent.then_some(true), ..body(&drain.wait.act) };
+    let deadline_ms = drain.deadline.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+    let body = ActOnNode { urgent: drain.urgent.then_some(true), deadline_ms, ..body(&drain.wait.act) };
     perform_and_wait(NodeVerb::Drain, &drain.wait, &body, session).await
 }
 
@@ -135,7 +141,7 @@ async fn perform_and_wait(verb: NodeVerb, wait: &Wait, body: &ActOnNode, session
 }
 
 async fn perform(verb: NodeVerb, node: &str, body: &ActOnNode, session: &Session) -> Result<NodeActionAnswer, Failure> {
-    let effect = verb.confirmation(body.urgent == Some(true));
+    let effect = verb.confirmation(body.urgent == Some(true), body.deadline_ms.is_some());
     if let Some(effect) = effect.filter(|_| body.dry_run != Some(true)) {
         session.confirm(&format!("{verb} {node}"), effect)?;
     }
@@ -164,6 +170,10 @@ impl output::Shown for NodeActionAnswer {
                 "  allocation {} of {}, {} for {age}: {}\n",
                 one.id, one.user, one.status, one.what
             ));
+        }
+        if let Some(usual) = &self.usually {
+            let (half, most) = (span::words(usual.p50_ms), span::words(usual.p95_ms));
+            text.push_str(&format!("  such a drain took {half} (p50) to {most} (p95), of {} done\n", usual.runs));
         }
         text
     }

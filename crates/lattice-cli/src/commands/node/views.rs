@@ -46,8 +46,21 @@ impl Row for NodeRow {
     }
 }
 
+/// Its labels in one line.
+pub fn labels(node: &NodeView) -> String {
+    let pairs: Vec<String> = node.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    if pairs.is_empty() { "no labels".to_owned() } else { pairs.join(", ") }
+}
+
 fn yes_no(value: bool) -> String {
     if value { "yes".to_owned() } else { "no".to_owned() }
+}
+
+/// That it deviates, and since when; empty when it does not.
+fn deviation(node: &NodeView, look: Look) -> String {
+    node.deviates_since.map_or_else(String::new, |since| {
+        format!("its fingerprint is not approved, for {}: it gets work last", look.age(since.as_millis()))
+    })
 }
 
 /// The short answer: states, holds, health, and why it is not schedulable.
@@ -60,6 +73,7 @@ pub fn status(node: &NodeView, look: Look) -> String {
         ("schedulable", yes_no(row.schedulable)),
         ("heard", row.heard_at.map(|at| format!("{} ago", look.age(at.as_millis()))).unwrap_or_default()),
         ("minor issue", node.minor_issue.clone().unwrap_or_default()),
+        ("conformance", deviation(node, look)),
         ("drain intent", if node.drain_intent { "yes: recovery ends in drained".to_owned() } else { String::new() }),
         ("job", row.owning_job.map(|job| job.to_string()).unwrap_or_default()),
     ];
@@ -132,6 +146,7 @@ fn identity(node: &NodeView) -> String {
         ("agent", node.row.agent_version.clone().unwrap_or_default()),
         ("boot id", node.boot_id.clone().unwrap_or_default()),
         ("fingerprint", node.fingerprint.clone().unwrap_or_default()),
+        ("labels", if node.labels.is_empty() { String::new() } else { labels(node) }),
         ("identity epoch", node.identity_epoch.to_string()),
         ("created", node.created_at.to_string()),
         ("version", node.row.generation.0.to_string()),

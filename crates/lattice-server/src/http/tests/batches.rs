@@ -20,6 +20,7 @@ fn site() -> CreateSite {
             "pxe_vlan_vid": 20, "node_pxe_iface": "eno1"}),
         heartbeat: None,
         bmc: None,
+        automation: None,
     }
 }
 

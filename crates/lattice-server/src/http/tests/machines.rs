@@ -147,6 +147,7 @@ fn maas(name: &str) -> CreateSite {
             "pxe_vlan_vid": 46, "node_pxe_iface": "eno1"}),
         heartbeat: None,
         bmc: None,
+        automation: None,
     }
 }
 

@@ -104,6 +104,8 @@ async fn unknown_ids_routes_and_methods_are_problems_too() {
     for (method, path, _) in rows().into_iter().filter(|(_, path, _)| path.contains('{')) {
         let body = match path.rsplit('/').next() {
             Some("holds") => r#"{"kind":"maintenance"}"#,
+            Some("brake") if method == Method::POST => r#"{"for_ms":1000}"#,
+            Some("brake") => "",
             Some("bmc") => r#"{"address":"10.0.0.7","protocol":"ipmi"}"#,
             Some("profiles") => r#"{"name":"strict"}"#,
             Some("power-overrides") => {

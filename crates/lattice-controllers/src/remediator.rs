@@ -1,0 +1,107 @@
+//! Reboots nodes that fell silent, where their site says so, and never more at once than its governor allows.
+//! spec: S1 "Down → Booting"
+
+use std::sync::Arc;
+
+use lattice_core::change::Outcome;
+use lattice_core::command::Request;
+use lattice_core::command::node::{Known, reboot};
+use lattice_core::command::remedy::{REMEDIATOR, Remedy, Standing, remedy};
+use lattice_core::ids::{CorrelationId, IdSource, JobId, NodeId};
+use lattice_core::node::machine::Health;
+use lattice_core::node::{Availability, Node};
+use lattice_core::site::{Governor, Site};
+use lattice_core::time::Timestamp;
+use lattice_store::{NodeFilter, NodeSort, PAGE_MAX, PageRequest, Store, StoreError};
+use tracing::info;
+
+/// Reboots nodes by itself.
+pub struct Remediator {
+    store: Store,
+    ids: Arc<dyn IdSource>,
+}
+
+/// What one tick did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Remediated {
+    /// Reboots that were created: their drivers are to be woken.
+    pub begun: Vec<JobId>,
+    /// Nodes that wait, for the governor or for something else.
+    pub waiting: usize,
+}
+
+impl Remediator {
+    /// Over the store.
+    pub fn new(store: Store, ids: Arc<dyn IdSource>) -> Self {
+        Self { store, ids }
+    }
+
+    /// Begins what is due at `now`.
+    ///
+    /// # Errors
+    /// The store fails: the next tick finds the same.
+    pub async fn tick(&self, now: Timestamp) -> Result<Remediated, StoreError> {
+        let mut done = Remediated::default();
+        for site in self.store.sites().await?.iter().filter(|site| site.automation.auto_remediate) {
+            let filter =
+                NodeFilter { site: Some(site.id), availabilities: vec![Availability::Down], ..NodeFilter::default() };
+            let page = self.store.nodes(&filter, NodeSort::Hostname, &PageRequest::first(PAGE_MAX)).await?;
+            if page.items.is_empty() {
+                continue;
+            }
+            let ids: Vec<NodeId> = page.items.iter().map(|node| node.id).collect();
+            let (in_service, taken) = self.store.taken_at(site.id, REMEDIATOR).await?;
+            let mut governor = Governor::new(&site.automation, in_service, taken);
+            for node in self.store.nodes_by_id(&ids).await? {
+                match self.one(&node, site, governor, now).await? {
+                    One::Begun(job) => {
+                        governor.take();
+                        done.begun.push(job);
+                    }
+                    One::Waits => done.waiting += 1,
+                    One::Nothing => {}
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    async fn one(&self, node: &Node, site: &Site, governor: Governor, now: Timestamp) -> Result<One, StoreError> {
+        let job = self.store.live_job(node.id).await?;
+        let report = self.store.bmc_report(node.id).await?;
+        let has_bmc = self.store.bmc(node.id).await?.is_some();
+        let standing = Standing { site, job: job.as_ref(), report: report.as_ref(), has_bmc, governor };
+        match remedy(node, &standing, now) {
+            Remedy::Due => {}
+            Remedy::Later(_) => return Ok(One::Waits),
+            Remedy::Never(_) | Remedy::NotOurs => return Ok(One::Nothing),
+        }
+        let placed = self.store.placed_on(node.id).await?;
+        let known = Known {
+            node,
+            job: job.as_ref(),
+            health: Health::NotReported,
+            live_allocations: node.ownership.allocations,
+            site,
+            placed: &placed,
+            has_bmc,
+        };
+        let correlation = CorrelationId::generate(&*self.ids, now);
+        let mut request = Request::of_system(REMEDIATOR, &*self.ids, now, correlation);
+        request.reason = "it fell silent, and its site has such nodes rebooted".to_owned();
+        let Ok(planned) = reboot(&known, &request) else { return Ok(One::Nothing) };
+        match self.store.commit_one(planned.commit).await? {
+            Outcome::Applied { .. } | Outcome::Duplicate { .. } => {
+                info!(node_id = %node.id, "reboot begun by itself");
+                Ok(planned.job.map_or(One::Nothing, One::Begun))
+            }
+            Outcome::Conflict { .. } | Outcome::Missing { .. } | Outcome::Fenced => Ok(One::Waits),
+        }
+    }
+}
+
+enum One {
+    Begun(JobId),
+    Waits,
+    Nothing,
+}

@@ -1,0 +1,170 @@
+//! The brake by hand, labels, fingerprints and reboots by itself, over the real store.
+#![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
+
+mod world;
+
+use std::time::Duration;
+
+use lattice_controllers::{Conformance, Remediator};
+use lattice_core::allocation::AllocationStatus;
+use lattice_core::change::{Change, NodeAction, NodeChange};
+use lattice_core::command::site as orders;
+use lattice_core::ids::{EventSeq, NodeId};
+use lattice_core::job::JobKind;
+use lattice_core::node::{Availability, Labels, Node, NodeClass};
+use lattice_core::site::{AutomationPolicy, LxdSite, Site, SiteProvider};
+use lattice_store::{EventFilter, NodeFilter, NodeSort, PageRequest};
+use world::{START, World, at};
+
+fn rack(name: &str) -> Labels {
+    [("rack".to_owned(), name.to_owned())].into()
+}
+
+async fn change(world: &World, id: NodeId, change: impl FnOnce(&mut Node)) {
+    let node = world.node(id).await;
+    let mut after = node.successor(START);
+    change(&mut after);
+    let (before, cause, detail) = (Some(node.state), "test".to_owned(), String::new());
+    let change = NodeChange { after, before, action: NodeAction::Updated, cause, detail };
+    world.commit(vec![Change::Node(Box::new(change))], START).await;
+}
+
+async fn site(world: &World) -> Site {
+    world.store.site(world.site.id).await.unwrap().unwrap()
+}
+
+async fn change_site(world: &World, change: impl FnOnce(&mut Site)) {
+    let before = site(world).await;
+    let mut after = Site { generation: before.generation.next(), ..before };
+    change(&mut after);
+    world.commit(vec![Change::Site(Box::new(after))], START).await;
+}
+
+#[tokio::test]
+async fn a_brake_by_hand_holds_one_rack_back_and_letting_go_gives_its_work_up_at_once() {
+    let world = World::new().await;
+    let nodes = world.add_nodes(2).await;
+    change(&world, nodes[0], |node| node.labels = rack("c07")).await;
+    change(&world, nodes[1], |node| node.labels = rack("c08")).await;
+    let held = world.ask("ada", 8, |new| new.wanted.labels = rack("c07")).await;
+    let lost = world.ask("bob", 8, |new| new.wanted.labels = rack("c08")).await;
+    assert_eq!(world.started(held, at(1)).await.node, Some(nodes[0]), "it goes where its label says");
+    assert_eq!(world.allocation(lost).await.node, Some(nodes[1]));
+    let until = at(3_600);
+    let commit = orders::brake(&world.request(at(2)), &site(&world).await, &rack("c07"), until).unwrap();
+    world.store.commit_one(commit).await.unwrap();
+    world.tick(at(3)).await;
+    world.tick(at(35)).await;
+    world.tick(at(130)).await;
+    for node in &nodes {
+        assert_eq!(world.node(*node).await.state.availability, Availability::Down, "states move on time");
+    }
+    assert_eq!(world.allocation(lost).await.status, AllocationStatus::Requested, "the other rack is not braked");
+    assert_eq!(world.allocation(held).await.status, AllocationStatus::Active);
+    assert_eq!(world.node(nodes[0]).await.ownership.braked_until, Some(until));
+    let let_go = orders::let_go(&world.request(at(140)), &site(&world).await);
+    world.store.commit_one(let_go).await.unwrap();
+    world.tick(at(141)).await;
+    assert_eq!(world.allocation(held).await.status, AllocationStatus::Requested);
+}
+
+#[tokio::test]
+async fn a_list_by_label_has_the_nodes_with_all_of_them_and_no_others() {
+    let world = World::new().await;
+    let nodes = world.add_nodes(3).await;
+    change(&world, nodes[0], |node| node.labels = rack("c07")).await;
+    change(&world, nodes[1], |node| node.labels = rack("C07")).await;
+    let filter = NodeFilter { labels: rack("c07"), ..NodeFilter::default() };
+    let page = world.store.nodes(&filter, NodeSort::Hostname, &PageRequest::first(10)).await.unwrap();
+    let found: Vec<NodeId> = page.items.iter().map(|node| node.id).collect();
+    assert_eq!(found, [nodes[0]], "a value has its case");
+}
+
+#[tokio::test]
+async fn approving_a_fingerprint_judges_the_site_and_a_changed_one_judges_its_node() {
+    let world = World::new().await;
+    let nodes = world.add_nodes(3).await;
+    for id in &nodes {
+        change(&world, *id, |node| node.fingerprint = Some("good".into())).await;
+    }
+    change(&world, nodes[1], |node| node.fingerprint = Some("bad".into())).await;
+    change(&world, nodes[2], |node| {
+        node.fingerprint = Some("bad".into());
+        node.class = NodeClass::Sensitive;
+    })
+    .await;
+    let mut judge = Conformance::new(world.store.clone(), world.ids.clone());
+    assert!(judge.load(at(1)).await.unwrap().is_empty(), "nothing is approved");
+    let sku = world.store.sku("mi300x.192g.8gpu").await.unwrap().unwrap();
+    let seen = world.store.last_event().await.unwrap();
+    let commit = orders::approve(&world.request(at(2)), &site(&world).await, &sku, "good").unwrap().unwrap();
+    world.store.commit_one(commit).await.unwrap();
+    let events = world.store.events(seen, &EventFilter::default(), 1_000).await.unwrap();
+    let begun = judge.take_in(&events, at(3)).await.unwrap();
+    assert_eq!(begun.len(), 1, "the sensitive one is drained");
+    assert_eq!(world.node(nodes[0]).await.deviates_since, None);
+    let standard = world.node(nodes[1]).await;
+    assert_eq!((standard.state.availability, standard.deviates_since), (Availability::Ready, Some(at(3))));
+    let sensitive = world.node(nodes[2]).await;
+    assert_eq!(sensitive.state.availability, Availability::Draining);
+    assert_eq!(world.store.job(begun[0]).await.unwrap().unwrap().kind, JobKind::Drain);
+    let work = world.ask("ada", 8, |_| {}).await;
+    world.tick(at(4)).await;
+    assert_eq!(world.allocation(work).await.node, Some(nodes[0]), "who deviates gets work last");
+
+    let seen = world.store.last_event().await.unwrap();
+    change(&world, nodes[0], |node| node.fingerprint = Some("other".into())).await;
+    let events = world.store.events(seen, &EventFilter::default(), 1_000).await.unwrap();
+    judge.take_in(&events, at(5)).await.unwrap();
+    assert_eq!(world.node(nodes[0]).await.deviates_since, Some(at(5)));
+    assert_eq!(world.names("node.conformance_drift").await.len(), 3);
+
+    let seen = world.store.last_event().await.unwrap();
+    change_site(&world, |site| site.approved.clear()).await;
+    let events = world.store.events(seen, &EventFilter::default(), 1_000).await.unwrap();
+    judge.take_in(&events, at(6)).await.unwrap();
+    for id in &nodes {
+        let node = world.node(*id).await;
+        assert!(node.deviates_since.is_none() && node.holds.is_empty(), "nobody is judged any more");
+    }
+    let mut again = Conformance::new(world.store.clone(), world.ids.clone());
+    let last = world.store.last_event().await.unwrap();
+    again.load(at(7)).await.unwrap();
+    assert_eq!(world.store.last_event().await.unwrap(), last, "a restart says nothing anew");
+    assert!(last > EventSeq(0));
+}
+
+#[tokio::test]
+async fn silent_nodes_are_rebooted_by_themselves_and_never_more_than_the_governor_allows() {
+    let world = World::new().await;
+    let nodes = world.add_nodes(8).await;
+    let lxd: LxdSite = serde_json::from_value(serde_json::json!({
+        "api_url": "https://127.0.0.1:8443", "client_cert_path": "a", "client_key_path": "b", "server_cert_path": "c",
+        "image": "debian",
+    }))
+    .unwrap();
+    change_site(&world, |site| {
+        site.provider = SiteProvider::Lxd(lxd);
+        site.automation = AutomationPolicy { auto_remediate: true, max_unavailable_percent: 25, ..site.automation };
+    })
+    .await;
+    world.tick(at(31)).await;
+    world.tick(at(130)).await;
+    for id in &nodes {
+        assert_eq!(world.node(*id).await.state.availability, Availability::Down);
+    }
+    let remediator = Remediator::new(world.store.clone(), world.ids.clone());
+    let early = remediator.tick(at(131)).await.unwrap();
+    assert_eq!((early.begun.len(), early.waiting), (0, 8), "they may come back by themselves");
+    let done = remediator.tick(at(260)).await.unwrap();
+    assert_eq!((done.begun.len(), done.waiting), (2, 6), "a quarter of eight");
+    let again = remediator.tick(at(261)).await.unwrap();
+    assert_eq!((again.begun.len(), again.waiting), (0, 8), "until these are over");
+    for id in done.begun {
+        let job = world.store.job(id).await.unwrap().unwrap();
+        assert_eq!((job.kind, job.requested_by.name.as_str()), (JobKind::Reboot, "remediator"));
+    }
+    let later = world.store.taken_at(world.site.id, "remediator").await.unwrap();
+    assert_eq!(later, (8, 2));
+    assert_eq!(Duration::from_millis(site(&world).await.automation.remediate_after_ms), Duration::from_secs(120));
+}

@@ -1,0 +1,87 @@
+//! Automated remediation: a node that fell silent is power-cycled, where its site says so and the governor has room. Pure.
+//! spec: S1 "Down → Booting"; design: 2-state-model "Availability"
+
+use crate::bmc::BmcReport;
+use crate::job::Job;
+use crate::node::{Availability, DownCause, HoldKind, Node, Status};
+use crate::site::{Governor, Site, SiteProvider};
+use crate::time::{Timestamp, human};
+
+/// Name of whoever does it, in history, audit and jobs.
+pub const REMEDIATOR: &str = "remediator";
+
+/// Whether, and when, Lattice itself reboots a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remedy {
+    /// It is not for Lattice to do: the node is not down for its silence, or its site does not say so.
+    NotOurs,
+    /// An operator must act: why.
+    Never(String),
+    /// Not yet: why.
+    Later(String),
+    /// Now.
+    Due,
+}
+
+/// What else must be known of a node that is down.
+#[derive(Debug, Clone, Copy)]
+pub struct Standing<'a> {
+    /// Its site.
+    pub site: &'a Site,
+    /// A live or failed job that owns it.
+    pub job: Option<&'a Job>,
+    /// What its BMC was seen to say last.
+    pub report: Option<&'a BmcReport>,
+    /// Whether it has a BMC that can be asked.
+    pub has_bmc: bool,
+    /// How its site stands towards its limit.
+    pub governor: Governor,
+}
+
+/// Judges whether a node is rebooted by itself at `now`.
+///
+/// The reboot itself is the operator's verb, asked for by the control plane. It is tried once for each time of being down: whether it helped is decided by the boot's own deadline, and a node
+/// that fails it waits for an operator.
+pub fn remedy(node: &Node, standing: &Standing, now: Timestamp) -> Remedy {
+    let silent = node.state.availability == Availability::Down && node.down_cause == Some(DownCause::HeartbeatLost);
+    let policy = &standing.site.automation;
+    if !silent || !policy.auto_remediate || node.state.status != Status::Offline {
+        return Remedy::NotOurs;
+    }
+    if let Some(hold) = node.holds.iter().find(|hold| hold.is_in_force(now) && stops(hold.kind)) {
+        return Remedy::Never(format!("it has the hold `{}`", hold.kind));
+    }
+    if matches!(standing.site.provider, SiteProvider::Manual) && !standing.has_bmc {
+        return Remedy::Never("nothing can switch it: it has no provider and no BMC".to_owned());
+    }
+    if let Some(job) = standing.job {
+        return Remedy::Later(format!("its job {} is {}", job.id, job.state.status));
+    }
+    if node.ownership.braked_until.is_some()
+        || standing.site.brake.as_ref().is_some_and(|brake| brake.holds(node, now).is_some())
+    {
+        return Remedy::Later("a brake is pulled: most of its site may only be unreachable".to_owned());
+    }
+    let wait = std::time::Duration::from_millis(policy.remediate_after_ms);
+    let down = now.since(node.availability_since);
+    if down < wait {
+        return Remedy::Later(format!("{} more may bring it back by itself", human(wait.saturating_sub(down))));
+    }
+    if let Some(report) = standing.report.filter(|report| !report.critical.is_empty()) {
+        return Remedy::Never(format!("its BMC reports {}: a reboot does not repair it", report.critical[0]));
+    }
+    standing.governor.room().map_or_else(Remedy::Later, |()| Remedy::Due)
+}
+
+/// Somebody works on it, or what it holds must not run again before it is wiped.
+const fn stops(kind: HoldKind) -> bool {
+    match kind {
+        HoldKind::Disabled
+        | HoldKind::Maintenance
+        | HoldKind::AgentUpgrade
+        | HoldKind::Rollout
+        | HoldKind::WipeRequired
+        | HoldKind::WipeFailed => true,
+        HoldKind::ConformanceDrift | HoldKind::Drift => false,
+    }
+}
