@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use lattice_core::allocation::AllocationStatus;
 use lattice_core::batch::{BatchStatus, Children};
 use lattice_core::ids::EventSeq;
 use lattice_core::job::JobStatus;
-use lattice_core::node::NodeState;
-use lattice_core::site::Site;
+use lattice_core::node::{HoldKind, NodeState};
+use lattice_core::site::{Governor, Site};
 use lattice_core::webhook::WebhookStatus;
 use lattice_store::TaskCount;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -109,6 +110,35 @@ pub struct BatchFigures {
     pub used: u64,
 }
 
+/// Kinds of holds.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct HoldLabels {
+    kind: String,
+}
+
+/// Names of sites: few, and chosen by people.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct SiteNameLabels {
+    site: String,
+}
+
+/// What is read of nodes and their work at a scrape, besides their states.
+#[derive(Debug, Clone, Default)]
+pub struct WorkFigures {
+    /// Allocations by status.
+    pub allocations: Vec<(AllocationStatus, u64)>,
+    /// Nodes by the kinds of their holds.
+    pub holds: Vec<(HoldKind, u64)>,
+    /// Nodes whose fingerprint is not approved.
+    pub deviating: u64,
+    /// Nodes that are down, and whose loss a brake holds back.
+    pub braked: u64,
+    /// BMCs whose credential is not tried any more.
+    pub breakers_open: u64,
+    /// How each site stands towards what Lattice may do there by itself.
+    pub governors: Vec<(String, Governor)>,
+}
+
 /// What came of a delivery: `taken`, `refused`, `failed`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ResultLabels {
@@ -140,6 +170,19 @@ pub struct Metrics {
     webhook_deliveries: Family<ResultLabels, Counter>,
     webhook_seconds: Histogram,
     webhook_lag: Gauge,
+    work: WorkMetrics,
+}
+
+/// Nodes and their work.
+#[derive(Default)]
+struct WorkMetrics {
+    allocations: Family<StatusLabels, Gauge>,
+    holds: Family<HoldLabels, Gauge>,
+    deviating: Gauge,
+    braked: Gauge,
+    breakers_open: Gauge,
+    taken: Family<SiteNameLabels, Gauge>,
+    limit: Family<SiteNameLabels, Gauge>,
 }
 
 impl Default for Metrics {
@@ -168,6 +211,7 @@ impl Default for Metrics {
             webhook_deliveries: Family::default(),
             webhook_seconds: Histogram::new(REQUEST_SECONDS),
             webhook_lag: Gauge::default(),
+            work: WorkMetrics::default(),
         };
         let registry = &mut metrics.registry;
         registry.register("lattice_nodes", "Nodes by their states", metrics.nodes.clone());
@@ -207,6 +251,7 @@ impl Default for Metrics {
         );
         metrics.register_batches();
         metrics.register_webhooks();
+        metrics.register_work();
         metrics
     }
 }
@@ -245,6 +290,60 @@ impl Metrics {
             "Age of the oldest event that an enabled webhook did not take",
             self.webhook_lag.clone(),
         );
+    }
+
+    fn register_work(&mut self) {
+        let (registry, work) = (&mut self.registry, &self.work);
+        registry.register("lattice_allocations", "Allocations by their status", work.allocations.clone());
+        registry.register("lattice_held_nodes", "Nodes with a hold, by its kind", work.holds.clone());
+        registry.register(
+            "lattice_deviating_nodes",
+            "Nodes whose fingerprint is none of the approved ones",
+            work.deviating.clone(),
+        );
+        registry.register(
+            "lattice_braked_nodes",
+            "Nodes that are down, and whose loss a brake holds back",
+            work.braked.clone(),
+        );
+        registry.register(
+            "lattice_bmc_breakers_open",
+            "BMCs whose credential was refused too often and is not tried any more",
+            work.breakers_open.clone(),
+        );
+        registry.register(
+            "lattice_automation_unavailable_nodes",
+            "Nodes that Lattice itself has made unavailable",
+            work.taken.clone(),
+        );
+        registry.register(
+            "lattice_automation_unavailable_limit",
+            "How many nodes Lattice itself may make unavailable at once",
+            work.limit.clone(),
+        );
+    }
+
+    /// Sets nodes and their work as they stand at a scrape.
+    pub fn observe_work(&self, figures: &WorkFigures) {
+        let work = &self.work;
+        work.allocations.clear();
+        for (status, count) in &figures.allocations {
+            work.allocations.get_or_create(&StatusLabels { status: status.to_string() }).set(clamp(*count));
+        }
+        work.holds.clear();
+        for (kind, count) in &figures.holds {
+            work.holds.get_or_create(&HoldLabels { kind: kind.to_string() }).set(clamp(*count));
+        }
+        work.deviating.set(clamp(figures.deviating));
+        work.braked.set(clamp(figures.braked));
+        work.breakers_open.set(clamp(figures.breakers_open));
+        work.taken.clear();
+        work.limit.clear();
+        for (site, governor) in &figures.governors {
+            let labels = SiteNameLabels { site: site.clone() };
+            work.taken.get_or_create(&labels).set(clamp(governor.taken));
+            work.limit.get_or_create(&labels).set(clamp(governor.limit));
+        }
     }
 
     /// Something happened to a task.
@@ -408,6 +507,15 @@ mod tests {
         metrics.webhook_delivery("taken", Duration::from_millis(2));
         metrics.webhooks([WebhookStatus::Enabled, WebhookStatus::GaveUp].into_iter());
         metrics.webhook_lag(Duration::from_secs(7));
+        let governor = Governor { in_service: 40, taken: 1, limit: 4 };
+        metrics.observe_work(&WorkFigures {
+            allocations: vec![(AllocationStatus::Active, 12)],
+            holds: vec![(HoldKind::WipeFailed, 1)],
+            deviating: 2,
+            braked: 3,
+            breakers_open: 4,
+            governors: vec![("dc1".to_owned(), governor)],
+        });
         let text = metrics.text();
         for line in [
             r#"lattice_nodes{status="active",availability="ready"} 7"#,
@@ -423,9 +531,41 @@ mod tests {
             r#"lattice_webhooks{status="gave_up"} 1"#,
             "lattice_webhook_lag_seconds 7",
             "lattice_outbox_seq 9",
+            r#"lattice_allocations{status="active"} 12"#,
+            r#"lattice_held_nodes{kind="wipe_failed"} 1"#,
+            "lattice_deviating_nodes 2",
+            "lattice_braked_nodes 3",
+            "lattice_bmc_breakers_open 4",
+            r#"lattice_automation_unavailable_nodes{site="dc1"} 1"#,
+            r#"lattice_automation_unavailable_limit{site="dc1"} 4"#,
             "lattice_sensitive_wipe_failure_total 0",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+
+    /// Words of the text that begin as our metrics do; an alert may ask for the suffixes that a kind of metric adds.
+    fn named(text: &str) -> impl Iterator<Item = &str> {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        words.filter(|word| word.starts_with("lattice_")).map(|word| {
+            let base = ["_bucket", "_count", "_sum"].iter().find_map(|suffix| word.strip_suffix(suffix));
+            base.unwrap_or(word).trim_end_matches("_total")
+        })
+    }
+
+    #[test]
+    fn alerts_and_the_dashboard_ask_only_for_metrics_that_there_are() {
+        // A family that counted nothing yet is in no text: the registrations above tell.
+        let registered = include_str!("metrics.rs");
+        let asked = [
+            ("alerts.yml", include_str!("../../../deploy/alerts.yml")),
+            ("dashboard.json", include_str!("../../../deploy/dashboard.json")),
+        ];
+        for (file, text) in asked {
+            assert!(named(text).count() > 10, "{file} asks for hardly anything");
+            for name in named(text) {
+                assert!(registered.contains(&format!("\"{name}\",")), "{file} asks for {name}, which there is not");
+            }
         }
     }
 }

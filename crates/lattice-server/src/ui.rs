@@ -20,6 +20,7 @@ mod sites;
 mod statics;
 mod webhooks;
 mod words;
+mod work;
 
 use axum::Router;
 use axum::routing::{MethodFilter, MethodRouter, get, on};

@@ -131,6 +131,15 @@ impl Store {
         self.fetch(Query::new(COUNTS, Vec::new()), |r| Ok((NodeId::new(r.id()?), r.count()?))).await
     }
 
+    /// How many allocations there are in each status that occurs.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn allocation_counts(&self) -> Result<Vec<(AllocationStatus, u64)>, StoreError> {
+        const COUNTS: &str = "SELECT status, COUNT(*) FROM allocations GROUP BY status ORDER BY status";
+        self.fetch(Query::new(COUNTS, Vec::new()), |r| Ok((r.name()?, r.count()?))).await
+    }
+
     /// Nodes that are down and whose loss the brake holds back.
     ///
     /// # Errors

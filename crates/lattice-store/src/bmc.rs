@@ -52,6 +52,16 @@ impl Store {
         Ok(self.fetch(Query::new(REPORT, vec![Value::Id(node.uuid())]), |r| r.json()).await?.pop())
     }
 
+    /// How many BMCs of nodes that are not deleted have a credential that is not tried any more.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn open_breakers(&self) -> Result<u64, StoreError> {
+        const OPEN: &str = "SELECT COUNT(*) FROM bmcs JOIN nodes ON nodes.id = bmcs.node WHERE nodes.live = 1 \
+            AND bmcs.body LIKE '%\"breaker\":{\"state\":\"open\"%'";
+        Ok(self.fetch(Query::new(OPEN, Vec::new()), |r| r.count()).await?.pop().unwrap_or(0))
+    }
+
     /// BMCs of nodes that are not deleted, in the order of their nodes, after that one; at most [`PAGE_MAX`].
     ///
     /// # Errors

@@ -1,5 +1,7 @@
 //! Nodes: their table, their lists, their counts.
 
+use std::collections::BTreeMap;
+
 use lattice_core::ids::{Generation, JobId, NodeId, SiteId};
 use lattice_core::node::{
     Availability, DownCause, Hold, HoldKind, Labels, Node, NodeClass, NodeState, OnboardingMode, Status,
@@ -388,6 +390,32 @@ impl Store {
             })
         })
         .await
+    }
+
+    /// How many nodes have a hold of each kind that occurs; ended holds count until they are cleared.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn hold_counts(&self) -> Result<Vec<(HoldKind, u64)>, StoreError> {
+        const HELD: &str = "SELECT hold_kinds, COUNT(*) FROM nodes WHERE live = 1 AND hold_kinds <> '' \
+            GROUP BY hold_kinds ORDER BY hold_kinds";
+        let rows = self.fetch(Query::new(HELD, Vec::new()), |r| Ok((r.text()?, r.count()?))).await?;
+        let mut counts: BTreeMap<HoldKind, u64> = BTreeMap::new();
+        for (kinds, nodes) in rows {
+            for kind in hold_kinds(&kinds)? {
+                *counts.entry(kind).or_default() += nodes;
+            }
+        }
+        Ok(counts.into_iter().collect())
+    }
+
+    /// How many nodes have a fingerprint that is not approved.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn deviating_nodes(&self) -> Result<u64, StoreError> {
+        const DEVIATING: &str = "SELECT COUNT(*) FROM nodes WHERE live = 1 AND deviates_since IS NOT NULL";
+        Ok(self.fetch(Query::new(DEVIATING, Vec::new()), |r| r.count()).await?.pop().unwrap_or(0))
     }
 
     /// How many nodes of a site report which fingerprint, by SKU and fingerprint.

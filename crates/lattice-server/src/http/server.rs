@@ -9,12 +9,14 @@ use axum::response::{IntoResponse, Response};
 use http::header;
 use lattice_api::server::ServerHealth;
 use lattice_core::batch::admission::parallel;
+use lattice_core::command::remedy::REMEDIATOR;
 use lattice_core::explain::Code;
 use lattice_core::ids::SiteId;
+use lattice_core::site::{Governor, Site};
 
 use super::App;
 use crate::error::{Answer, Refusal};
-use crate::metrics::{BatchFigures, OPENMETRICS};
+use crate::metrics::{BatchFigures, OPENMETRICS, WorkFigures};
 
 fn health() -> Json<ServerHealth> {
     Json(ServerHealth { status: "ok".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() })
@@ -39,10 +41,28 @@ pub async fn metrics(State(app): State<App>) -> Answer<Response> {
     let nodes: Vec<_> = app.store.node_counts().await?.into_iter().map(|count| (count.state, count.nodes)).collect();
     let jobs = app.store.job_counts().await?;
     app.metrics.observe_batches(&batches(&app).await?);
-    app.metrics.observe_sites(app.store.sites().await?.iter());
+    let sites = app.store.sites().await?;
+    app.metrics.observe_sites(sites.iter());
+    app.metrics.observe_work(&work(&app, &sites).await?);
     app.metrics.observe_tasks(&app.store.open_task_counts().await?);
     app.metrics.observe(&nodes, &jobs, app.store.last_event().await?);
     Ok(([(header::CONTENT_TYPE, OPENMETRICS)], app.metrics.text()).into_response())
+}
+
+async fn work(app: &App, sites: &[Site]) -> Answer<WorkFigures> {
+    let mut figures = WorkFigures {
+        allocations: app.store.allocation_counts().await?,
+        holds: app.store.hold_counts().await?,
+        deviating: app.store.deviating_nodes().await?,
+        braked: app.store.braked_nodes().await?.len() as u64,
+        breakers_open: app.store.open_breakers().await?,
+        governors: Vec::with_capacity(sites.len()),
+    };
+    for site in sites {
+        let (in_service, taken) = app.store.taken_at(site.id, REMEDIATOR).await?;
+        figures.governors.push((site.name.clone(), Governor::new(&site.automation, in_service, taken)));
+    }
+    Ok(figures)
 }
 
 async fn batches(app: &App) -> Answer<BatchFigures> {

@@ -244,6 +244,34 @@ pub fn node_button(verb: NodeVerb, hostname: &str, shell: &Shell) -> Button {
     }
 }
 
+/// Ends an allocation, for its user.
+pub fn release_button(allocation: impl std::fmt::Display, user: &str, shell: &Shell) -> Button {
+    Button {
+        label: "Release".to_owned(),
+        command: format!("lattice allocation release {allocation}"),
+        call: post(format!("/api/v1/admin/allocations/{allocation}/release")),
+        effect: format!("It is ended, for {user}: SIGTERM, and SIGKILL after 30 s."),
+        manner: Manner::Asks,
+        blanks: Vec::new(),
+        choices: Vec::new(),
+        allowed: shell.may_act(),
+    }
+}
+
+/// Lets go of a site's brake.
+pub fn let_go_button(site: &str, shell: &Shell) -> Button {
+    Button {
+        label: "Let go".to_owned(),
+        command: format!("lattice site brake {site} --release"),
+        call: ApiCall { method: "DELETE".to_owned(), path: format!("/api/v1/admin/sites/{site}/brake"), body: None },
+        effect: "Running allocations of nodes that are down are requeued or failed.".to_owned(),
+        manner: Manner::Asks,
+        blanks: Vec::new(),
+        choices: Vec::new(),
+        allowed: shell.may_act(),
+    }
+}
+
 /// An action that a job's status allows.
 pub fn job_button(action: JobAction, job: impl std::fmt::Display, shell: &Shell) -> Button {
     let (label, effect, manner) = action_words(action);

@@ -3,14 +3,19 @@
 use std::collections::BTreeMap;
 
 use askama::Template;
+use lattice_api::allocation::AllocationRow;
+use lattice_api::bmc::BmcView;
 use lattice_api::explanation::Reason;
 use lattice_api::hold::HoldView;
 use lattice_api::node::{NodeView, TimelineEntry};
+use lattice_api::task::TaskRow;
+use lattice_core::node::Availability;
 
 use super::action::{Button, Remedy, clear_hold_button, node_button};
 use super::job::{JobParts, JobSection};
 use super::shell::Shell;
 use super::words::{Tone, of_availability, of_status};
+use super::work::{BmcPanel, TasksPanel, WorkPanel};
 
 /// Rows of the timeline that are open at once.
 const OPEN_ROWS: usize = 30;
@@ -27,6 +32,23 @@ pub struct NodePage {
     remedies: Vec<Remedy>,
     holds: Vec<HoldLine>,
     buttons: Vec<Button>,
+    work: WorkPanel,
+    tasks: TasksPanel,
+    bmc: Option<BmcPanel>,
+}
+
+/// What else a node's page is made from, as the API answers it.
+pub struct NodeParts {
+    /// Its timeline, newest first.
+    pub timeline: Vec<TimelineEntry>,
+    /// The job that owns it, or the last one.
+    pub job: Option<JobParts>,
+    /// What is placed on it, and whether there is more.
+    pub placed: (Vec<AllocationRow>, bool),
+    /// The newest tasks of its agent.
+    pub tasks: Vec<TaskRow>,
+    /// Its BMC.
+    pub bmc: Option<BmcView>,
 }
 
 struct HoldLine {
@@ -35,8 +57,10 @@ struct HoldLine {
 }
 
 impl NodePage {
-    /// The page of these answers; `job` is the job that owns the node, or the last one.
-    pub fn of(shell: Shell, mut node: NodeView, mut timeline: Vec<TimelineEntry>, job: Option<JobParts>) -> Self {
+    /// The page of these answers.
+    pub fn of(shell: Shell, mut node: NodeView, parts: NodeParts) -> Self {
+        let NodeParts { mut timeline, job, placed: (placed, more), tasks, bmc } = parts;
+        let drained = node.row.availability == Availability::Draining;
         let older = timeline.split_off(timeline.len().min(OPEN_ROWS));
         let disks = job.as_ref().map(|job| job.disks.clone()).unwrap_or_default();
         let remedies = Remedy::all(&node.explanation.next_actions, &shell);
@@ -50,6 +74,9 @@ impl NodePage {
             remedies: remedies.into_iter().map(|remedy| remedy.choices(&disks)).collect(),
             buttons: node.verbs.iter().map(|verb| node_button(*verb, &hostname, &shell)).collect(),
             job: job.map(|parts| JobSection::of(parts, &shell)),
+            work: WorkPanel::of(&shell, &hostname, drained, placed, more),
+            tasks: TasksPanel::of(&hostname, tasks),
+            bmc: bmc.map(|view| BmcPanel::of(&shell, view)),
             node,
             timeline,
             older,

@@ -7,12 +7,14 @@ use axum::Json;
 use axum::extract::{MatchedPath, Path, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use lattice_api::allocation::AllocationQuery;
 use lattice_api::audit::AuditQuery;
 use lattice_api::job::{JobQuery, JobView};
 use lattice_api::node::{NodeQuery, NodeView};
 use lattice_api::page::PageQuery;
 use lattice_api::roce::RoceQuery;
 use lattice_api::site::SiteProvider;
+use lattice_api::task::TaskQuery;
 use lattice_core::actor::Role;
 use lattice_core::explain::Code;
 use lattice_core::ids::{EventSeq, JobId, NodeId};
@@ -23,19 +25,20 @@ use super::batches::{BatchPage, BatchesFilter, BatchesPage};
 use super::fleet::{Filter, FleetPage, FleetParts, MAP_NODES, PROGRESS_JOBS};
 use super::job::{JobPage, JobParts, JobSection};
 use super::jobs::{JobsFilter, JobsPage};
-use super::node::NodePage;
+use super::node::{NodePage, NodeParts};
 use super::refusal::FailurePage;
 use super::shell::{Section, Shell, query};
 use super::site::{self, SitePage, SiteParts};
 use super::sites::SitesPage;
 use super::statics::{CONTENT_SECURITY_POLICY, FILES};
 use super::webhooks::{WebhookPage, WebhooksPage};
+use super::work;
 use crate::auth::authenticate;
 use crate::error::{Answer, Refusal};
 use crate::http::extract::Query;
 use crate::http::{
-    App, audit as audits, batches as batch_list, fleet as fleets, jobs as job_list, nodes, power_overrides, profiles,
-    roce, sites as site_list, timeline, webhooks as webhook_list,
+    App, allocations, audit as audits, batches as batch_list, bmc, fleet as fleets, jobs as job_list, nodes,
+    power_overrides, profiles, roce, site_orders, sites as site_list, tasks, timeline, webhooks as webhook_list,
 };
 
 /// The script asks for the changing part alone.
@@ -220,7 +223,22 @@ pub async fn node(visit: Visit, Path(name): Path<String>) -> Response {
                 Some(job) => Some(job_parts(&app, &job.to_string(), Some(&node)).await?),
                 None => None,
             };
-            Ok(NodePage::of(shell, node, timeline.entries, job))
+            let query = AllocationQuery {
+                status: Some("live".to_owned()),
+                node: Some(id.to_string()),
+                limit: Some(work::SHOWN),
+                ..AllocationQuery::default()
+            };
+            let Json(placed) = allocations::list(State(app.clone()), Query(query)).await?;
+            let newest = TaskQuery { limit: Some(work::SHOWN), ..TaskQuery::default() };
+            let Json(asked) = tasks::of_node(State(app.clone()), Path(id.to_string()), Query(newest)).await?;
+            let bmc = match app.store.bmc(id).await? {
+                Some(_) => Some(bmc::get(State(app.clone()), Path(id.to_string())).await?.0),
+                None => None,
+            };
+            let placed = (placed.items, placed.next.is_some());
+            let parts = NodeParts { timeline: timeline.entries, job, placed, tasks: asked.items, bmc };
+            Ok(NodePage::of(shell, node, parts))
         })
         .await
 }
@@ -309,7 +327,9 @@ pub async fn site(visit: Visit, path: MatchedPath, Path(name): Path<String>) -> 
             shell.title = view.name.clone();
             let newest = JobQuery { site_id: Some(view.id), limit: Some(site::SHOWN), ..JobQuery::default() };
             let jobs = job_list::page(&app, newest).await?.items;
+            let Json(conformance) = site_orders::conformance(state(), path.clone(), Path(view.id.to_string())).await?;
             let mut parts = SiteParts {
+                fingerprints: conformance.fingerprints,
                 profiles: Vec::new(),
                 overrides: (Vec::new(), false),
                 roce: (Vec::new(), false),

@@ -5,10 +5,10 @@ use lattice_api::job::JobRow;
 use lattice_api::power_override::PowerOverrideView;
 use lattice_api::profile::{ProfileView, SiteStatus};
 use lattice_api::roce::RoceView;
-use lattice_api::site::{Knob, KnobScope, SiteCalls, SiteProvider, SiteView};
+use lattice_api::site::{FingerprintLine, Knob, KnobScope, SiteCalls, SiteProvider, SiteView};
 use lattice_core::site::MaasPolicy;
 
-use super::action::{Button, probe_button, site_status_button};
+use super::action::{Button, let_go_button, probe_button, site_status_button};
 use super::shell::Shell;
 
 /// Rows of a list that a page shows; the rest is a command away.
@@ -32,6 +32,8 @@ pub struct SitePage {
     calls: Option<SiteCalls>,
     probe: Option<Button>,
     status: Button,
+    fingerprints: Vec<FingerprintLine>,
+    let_go: Option<Button>,
 }
 
 /// A knob with its value.
@@ -62,12 +64,14 @@ pub struct SiteParts {
     pub jobs: Vec<JobRow>,
     /// How often it was asked, where that is counted.
     pub calls: Option<SiteCalls>,
+    /// Fingerprints, approved and reported.
+    pub fingerprints: Vec<FingerprintLine>,
 }
 
 impl SitePage {
     /// The page of these answers.
     pub fn of(shell: Shell, parts: SiteParts) -> Self {
-        let SiteParts { view, profiles, overrides, roce, jobs, calls } = parts;
+        let SiteParts { view, profiles, overrides, roce, jobs, calls, fingerprints } = parts;
         let policy = match &view.provider {
             SiteProvider::Maas(maas) => Some(&maas.policy),
             SiteProvider::Manual | SiteProvider::Lxd(_) => None,
@@ -90,6 +94,8 @@ impl SitePage {
             calls,
             probe: has_provider.then(|| probe_button(&view.name, &shell)),
             status: site_status_button(&view.name, view.status, &shell),
+            let_go: view.brake.is_some().then(|| let_go_button(&view.name, &shell)),
+            fingerprints,
             view,
             shell,
         }

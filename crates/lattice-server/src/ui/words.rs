@@ -8,9 +8,11 @@ use askama::filters::HtmlSafe;
 use lattice_api::fleet::Severity;
 use lattice_api::job::StageProgress;
 use lattice_api::node::TimelineSource;
+use lattice_core::agent::task::TaskStatus;
+use lattice_core::allocation::AllocationStatus;
 use lattice_core::batch::BatchStatus;
 use lattice_core::job::JobStatus;
-use lattice_core::node::{Availability, Status};
+use lattice_core::node::{Availability, PowerFact, Status};
 use lattice_core::site::SiteStatus;
 use lattice_core::time::{Timestamp, human};
 use lattice_core::webhook::WebhookStatus;
@@ -156,6 +158,9 @@ impl HtmlSafeWord for JobStatus {}
 impl HtmlSafeWord for SiteStatus {}
 impl HtmlSafeWord for BatchStatus {}
 impl HtmlSafeWord for WebhookStatus {}
+impl HtmlSafeWord for AllocationStatus {}
+impl HtmlSafeWord for TaskStatus {}
+impl HtmlSafeWord for PowerFact {}
 
 impl<T: fmt::Display> fmt::Display for Pill<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

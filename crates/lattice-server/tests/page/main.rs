@@ -6,3 +6,4 @@ mod chrome;
 mod fleet;
 mod golden;
 mod server;
+mod work;

@@ -1,0 +1,98 @@
+//! What runs on a node, what its agent was asked, what its BMC says, and what a site was told.
+
+use lattice_core::actor::Actor;
+use lattice_core::allocation::{RequeuePolicy, Wanted, Workload};
+use lattice_core::bmc::{BmcEndpoint, BmcReport, BmcWay, CipherSuite, PowerReading, PowerSaid};
+use lattice_core::change::Change;
+use lattice_core::command::allocation::{self, NewAllocation};
+use lattice_core::command::{Request, bmc, site as orders};
+use lattice_core::ids::{CorrelationId, OpId};
+use lattice_core::node::{Labels, NodeClass};
+
+use crate::fleet::{MODEL, seed};
+use crate::server::{START, TOKEN, TestServer, Time, VIEWER};
+
+fn request(server: &TestServer) -> Request<'_> {
+    Request {
+        actor: Actor::system("test"),
+        reason: "switch <b>replaced</b>".to_owned(),
+        now: START,
+        ids: &*server.ids,
+        op: OpId::generate(&*server.ids, START),
+        correlation: CorrelationId::generate(&*server.ids, START),
+    }
+}
+
+#[tokio::test]
+async fn a_node_shows_its_work_its_tasks_and_its_bmc() {
+    let server = TestServer::start(Time::Stands).await;
+    seed(&server).await;
+    let node = server.store.node_by_hostname("c07u01").await.unwrap().unwrap();
+    let site = server.store.site(node.site).await.unwrap().unwrap();
+    let workload: Workload = serde_json::from_value(serde_json::json!({"argv": ["/usr/bin/train"]})).unwrap();
+    let new = NewAllocation {
+        user: "ada <admin>".into(),
+        class: NodeClass::Sensitive,
+        wanted: Wanted { gpus: 4, ..Wanted::default() },
+        workload,
+        requeue: RequeuePolicy::Never,
+    };
+    let (one, asked) = allocation::request(&request(&server), new).unwrap();
+    server.store.commit_one(asked).await.unwrap();
+    let placed = allocation::place(&request(&server), &one, &node, [1; 16]).unwrap();
+    server.store.commit_one(placed).await.unwrap();
+    let endpoint = BmcEndpoint {
+        address: "10.1.0.7".parse().unwrap(),
+        port: None,
+        credential_path: "kv/bmcs/c07u01".to_owned(),
+        way: BmcWay::Ipmi { cipher: CipherSuite::Three },
+    };
+    let node = server.store.node(node.id).await.unwrap().unwrap();
+    let set = bmc::set(&request(&server), &node, &site, None, endpoint).unwrap();
+    server.store.commit_one(set).await.unwrap();
+    let mut report = BmcReport::none_yet(node.id, node.site, START);
+    report.power = Some(PowerReading { said: PowerSaid::On, at: START, source: "ipmi 10.1.0.7".to_owned() });
+    server.commit(START, vec![Change::BmcReport(Box::new(report))]).await;
+    let (status, page) = server.page("/ui/nodes/c07u01", TOKEN).await;
+    assert_eq!(status, 200, "{page}");
+    for part in [
+        "ada &#60;admin&#62;",
+        "<span class=\"pill info\">provisioning</span>",
+        "lattice allocation release",
+        "allocation.start",
+        "10.1.0.7:623",
+        "<span class=\"pill ok\">on</span>",
+        "lattice node bmc check c07u01",
+    ] {
+        assert!(page.contains(part), "{part} is not in {page}");
+    }
+    let (_, page) = server.page("/ui/nodes/c07u01", VIEWER).await;
+    assert!(page.contains("disabled"), "a guest may not release it");
+}
+
+#[tokio::test]
+async fn a_site_shows_its_brake_its_limit_and_its_fingerprints() {
+    let server = TestServer::start(Time::Stands).await;
+    let fleet = seed(&server).await;
+    let site = server.store.site(fleet.site).await.unwrap().unwrap();
+    let until = START + std::time::Duration::from_secs(600);
+    let brake = orders::brake(&request(&server), &site, &Labels::new(), until).unwrap();
+    server.store.commit_one(brake).await.unwrap();
+    let site = server.store.site(fleet.site).await.unwrap().unwrap();
+    let sku = server.store.sku(MODEL).await.unwrap().unwrap();
+    let approve = orders::approve(&request(&server), &site, &sku, "sha256:golden").unwrap().unwrap();
+    server.store.commit_one(approve).await.unwrap();
+    let (status, page) = server.page("/ui/sites/dc1", TOKEN).await;
+    assert_eq!(status, 200, "{page}");
+    for part in [
+        "<span class=\"pill warn\">pulled</span>",
+        "switch &#60;b&#62;replaced",
+        "lattice site brake dc1 --release",
+        "sha256:golden",
+        "<span class=\"pill ok\">approved</span>",
+        "<span class=\"pill warn\">deviates</span>",
+        "at most ",
+    ] {
+        assert!(page.contains(part), "{part} is not in {page}");
+    }
+}
