@@ -3,9 +3,8 @@
 use lattice_core::change::NodeAction;
 use lattice_core::ids::{Generation, JobId, NodeId, SiteId};
 pub use lattice_core::job::Disposal;
-use lattice_core::node::{
-    Availability, DownCause, HoldKind, HostFacts, Labels, NodeClass, NodeState, OnboardingMode, ProviderState, Status,
-};
+pub use lattice_core::node::{Availability, Status};
+use lattice_core::node::{DownCause, HoldKind, HostFacts, Labels, NodeClass, NodeState, OnboardingMode, ProviderState};
 use lattice_core::secret::Secret;
 use lattice_core::time::Timestamp;
 use serde::{Deserialize, Serialize};

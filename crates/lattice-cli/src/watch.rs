@@ -4,10 +4,11 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use lattice_api::allocation::{AllocationStatus, AllocationView};
 use lattice_api::batch::{BatchStatus, BatchView};
 use lattice_api::client::get;
 use lattice_api::job::{JobView, StageEventView, StageProgress};
-use lattice_api::node::NodeView;
+use lattice_api::node::{Availability, NodeView, Status};
 use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
@@ -222,6 +223,52 @@ pub async fn node(session: &Session, name: &str, wanted: &str, deadline: Deadlin
         }
     };
     within(deadline, name, &explain, watching).await
+}
+
+/// Waits until a node's status or availability has that name.
+///
+/// # Errors
+/// Nothing is called so, the deadline passed, or the server could not be asked.
+pub async fn state(session: &Session, name: &str, wanted: &str, deadline: Deadline) -> Result<(), Failure> {
+    let wanted = wanted.replace('-', "_");
+    if wanted.parse::<Availability>().is_err() && wanted.parse::<Status>().is_err() {
+        return Err(Failure::refused(format!("`{wanted}` is no status and no availability of a node"))
+            .next("lattice node list", "shows both of each node"));
+    }
+    let waiting = async {
+        loop {
+            let node: NodeView = session.client.node(name).await?;
+            let row = &node.row;
+            if row.availability.to_string() == wanted || row.status.to_string() == wanted {
+                return crate::output::text(&format!("{name}: {} / {}\n", row.status, row.availability));
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    within(deadline, name, &format!("lattice explain node {name}"), waiting).await
+}
+
+/// Waits until an allocation has that status.
+///
+/// # Errors
+/// The deadline passed, or the server could not be asked.
+pub async fn allocation(
+    session: &Session,
+    id: &str,
+    wanted: AllocationStatus,
+    deadline: Deadline,
+) -> Result<(), Failure> {
+    let waiting = async {
+        loop {
+            let one = session.ask::<AllocationView>(get(&["allocations", id])).await?.value.row;
+            if one.status == wanted {
+                let at = one.hostname.map_or_else(String::new, |hostname| format!(" on {hostname}"));
+                return crate::output::text(&format!("{id}: {}{at}\n", one.status));
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    within(deadline, id, &format!("lattice explain allocation {id}"), waiting).await
 }
 
 fn too_late(deadline: Deadline, what: &str, explain: &str) -> Failure {

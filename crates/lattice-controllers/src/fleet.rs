@@ -62,10 +62,13 @@ impl Fleet {
     /// # Errors
     /// The store fails; the same events may be handed in again.
     pub async fn take_in(&self, events: &[Event], now: Timestamp) -> Result<(), StoreError> {
-        if events.iter().any(|event| event.row.resource_kind == "site") && self.load_sites().await? {
+        if events.iter().any(|event| event.row.resource_kind == "site")
+            && let Some(pace) = self.load_sites().await?
+        {
             self.sync_all(now).await?;
-            // Agents learn a shorter interval with their next heartbeat: no verdict before one full new window.
-            self.registry.restart_silence(now);
+            // Agents learn a shorter interval with their next heartbeat, which comes at the pace that they have: no verdict
+            // before that and one full new window.
+            self.registry.restart_silence(now + pace);
         }
         let changed: BTreeSet<NodeId> = events
             .iter()
@@ -143,15 +146,18 @@ impl Fleet {
         self.lock().by_time.iter().take_while(|(deadline, _)| *deadline <= now).take(limit).map(|(_, id)| *id).collect()
     }
 
-    /// Whether the times of a site changed.
-    async fn load_sites(&self) -> Result<bool, StoreError> {
+    /// Reads the sites. When the times of one changed: the slowest pace at which agents were told to beat before.
+    async fn load_sites(&self) -> Result<Option<Duration>, StoreError> {
         let sites = self.store.sites().await?;
         let policies: HashMap<SiteId, HeartbeatPolicy> = sites.iter().map(|site| (site.id, site.heartbeat)).collect();
         let mut state = self.lock();
         state.brakes = sites.into_iter().filter_map(|site| Some((site.id, site.brake?))).collect();
-        let changed = state.policies != policies;
-        state.policies = policies;
-        Ok(changed)
+        if state.policies == policies {
+            return Ok(None);
+        }
+        let before = std::mem::replace(&mut state.policies, policies);
+        let slowest = before.values().map(|policy| policy.interval_ms).max().unwrap_or(0);
+        Ok(Some(Duration::from_millis(slowest)))
     }
 
     async fn sync_all(&self, now: Timestamp) -> Result<(), StoreError> {

@@ -13,6 +13,7 @@ use lattice_core::heartbeat::{Beat, Registry, Vitals};
 use lattice_core::ids::{
     CorrelationId, EventSeq, Generation, IdSource, NodeId, OpId, SessionId, SiteId, TokenId, uuid_v7,
 };
+use lattice_core::node::class::{HeartbeatPolicy, SilenceTimes};
 use lattice_core::node::{Availability, DownCause, HostFacts, Node, NodeClass, NodeState, OnboardingMode, Status};
 use lattice_core::sku::Sku;
 use lattice_core::time::Timestamp;
@@ -255,6 +256,46 @@ async fn a_boot_that_takes_too_long_fails() {
     assert_eq!(world.state(id).await.availability, Availability::Booting);
     world.tick(after(600)).await;
     assert_eq!(world.state(id).await, NodeState::new(Status::Offline, Availability::Failed));
+}
+
+/// The agent still beats every ten seconds: it is told of the new pace when it does.
+#[tokio::test]
+async fn shorter_times_take_nobody_down_before_its_agent_could_learn_of_them() {
+    let world = World::new().await;
+    let site = lattice_core::site::Site {
+        id: SiteId::new(uuid_v7(START, [7; 10])),
+        name: "dc1".into(),
+        region_code: "lab".into(),
+        provider: lattice_core::site::SiteProvider::Manual,
+        heartbeat: HeartbeatPolicy::default(),
+        bmc: lattice_core::bmc::BmcPolicy::default(),
+        automation: lattice_core::site::AutomationPolicy::default(),
+        brake: None,
+        let_go_at: None,
+        approved: Vec::new(),
+        status: lattice_core::site::SiteStatus::Active,
+        created_at: START,
+        updated_at: START,
+        generation: Generation::FIRST,
+    };
+    let put = |site: &lattice_core::site::Site| {
+        let change = Change::Site(Box::new(site.clone()));
+        world.store.commit_one(world.request(START).commit(Vec::new(), vec![change]))
+    };
+    put(&site).await.expect("committed");
+    let id = world.add(NodeClass::Standard, READY).await;
+    assert_eq!(world.node(id).await.site, site.id);
+    world.fleet.load(START).await.expect("loaded");
+    let seen = world.store.last_event().await.expect("readable");
+    let second = SilenceTimes { window_ms: 1_000, grace_ms: 1_000 };
+    let heartbeat = HeartbeatPolicy { interval_ms: 250, standard: second, ..HeartbeatPolicy::default() };
+    put(&lattice_core::site::Site { heartbeat, generation: Generation(2), ..site }).await.expect("committed");
+    let events = world.store.events(seen, &EventFilter::default(), 100).await.expect("readable");
+    world.fleet.take_in(&events, after(5)).await.expect("taken in");
+    world.tick(after(15)).await;
+    assert_eq!(world.state(id).await, READY, "its next heartbeat may come as late as that");
+    world.tick(after(17)).await;
+    assert_eq!(world.state(id).await.availability, Availability::Degraded);
 }
 
 #[tokio::test]

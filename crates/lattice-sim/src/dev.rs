@@ -2,6 +2,8 @@
 //!
 //! The site is set up and the machines are onboarded through the same HTTP API that everybody uses.
 
+pub mod control;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -113,6 +115,7 @@ pub enum DevError {
 pub struct Dev {
     server: Server,
     site: Option<SimulatedSite>,
+    agents: Arc<RealAgents>,
     api: Api,
     token: Secret<String>,
     started_at: Timestamp,
@@ -156,17 +159,18 @@ impl Dev {
         let server = Server::start(options(&config), Arc::clone(&clock), ids).await?;
         let token = server.issue_token("dev", Role::PlatformAdmin).await?;
         let api = Api { base: format!("http://{}", server.api), token: token.clone(), http: reqwest::Client::new() };
+        let agents = Arc::new(RealAgents::new(Pace::default()));
         let site = match &config.maas {
             Some(real) => {
                 let policy = json!({"poll_interval_ms": 250});
                 api.add_site(SITE, &SiteRow { url: &real.url, key: &real.key, ssh_port: 22, policy }, None).await?;
                 None
             }
-            None => Some(simulate(&config, &api, &server.store).await?),
+            None => Some(simulate(&config, &api, &server.store, Arc::clone(&agents)).await?),
         };
         // Machines of a region that exists are onboarded by whoever knows their names and BMCs.
         let wanted = if site.is_some() { config.machines() } else { 0 };
-        Ok(Self { server, site, api, token, started_at, clock, wanted })
+        Ok(Self { server, site, agents, api, token, started_at, clock, wanted })
     }
 
     /// Where the API and the page are.
@@ -182,6 +186,11 @@ impl Dev {
     /// The server's rows, for whoever tests in the same process.
     pub const fn server(&self) -> &Server {
         &self.server
+    }
+
+    /// The agents of the simulated machines.
+    pub const fn agents(&self) -> &Arc<RealAgents> {
+        &self.agents
     }
 
     /// The simulated region, unless a real one is used.
@@ -316,7 +325,12 @@ fn options(config: &DevConfig) -> Options {
     }
 }
 
-async fn simulate(config: &DevConfig, api: &Api, store: &Store) -> Result<SimulatedSite, DevError> {
+async fn simulate(
+    config: &DevConfig,
+    api: &Api,
+    store: &Store,
+    agents: Arc<RealAgents>,
+) -> Result<SimulatedSite, DevError> {
     let region = SiteConfig::dev(config.seed, config.machines());
     let mishaps: Vec<ArmedFault> = match &config.scenario {
         Some(scenario) => scenario.faults(&region.population),
@@ -324,7 +338,6 @@ async fn simulate(config: &DevConfig, api: &Api, store: &Store) -> Result<Simula
     };
     let machines = region.population.machines.clone();
     let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let agents = Arc::new(RealAgents::new(Pace::default()));
     let io = |source| DevError::Io { what: "the simulated site cannot listen".to_owned(), source };
     let ssh_port = free_port().map_err(io)?;
     let site = SimulatedSite::start(region, anywhere, agents, ssh_port).await.map_err(io)?;

@@ -14,6 +14,7 @@ use crate::output::{Look, Row, Shown};
 use crate::paging::Paging;
 use crate::session::Session;
 use crate::vocabulary::word;
+use crate::watch::{self, Deadline};
 
 /// What can be done with allocations.
 #[derive(Debug, Subcommand)]
@@ -28,6 +29,8 @@ pub enum Command {
     Release(Verb),
     /// Queue one that failed again
     Requeue(Verb),
+    /// Wait until an allocation's status is what you name
+    Wait(Until),
 }
 
 /// Which allocations.
@@ -52,6 +55,18 @@ pub struct List {
 pub struct One {
     /// Its id
     allocation: String,
+}
+
+/// What is waited for.
+#[derive(Debug, Args)]
+pub struct Until {
+    /// Its id
+    allocation: String,
+    /// Name of a status: active, requested, released …
+    status: String,
+    /// How long
+    #[command(flatten)]
+    deadline: Deadline,
 }
 
 /// One allocation, and why.
@@ -145,6 +160,10 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
         }
         Command::Release(verb) => act(AllocationVerb::Release, verb, session).await,
         Command::Requeue(verb) => act(AllocationVerb::Requeue, verb, session).await,
+        Command::Wait(until) => {
+            let wanted = word("status of an allocation", &until.status)?;
+            watch::allocation(session, &until.allocation, wanted, until.deadline).await
+        }
     }
 }
 

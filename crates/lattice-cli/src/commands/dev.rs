@@ -1,5 +1,6 @@
 //! `lattice dev`: everything in one process, from an empty directory.
 
+mod machine;
 mod recover;
 
 use std::io::Write;
@@ -8,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use lattice_sim::dev::{Dev, DevConfig, Progress, RealMaas};
 use lattice_sim::maas::mishaps::Mishaps;
 use lattice_sim::scenario::Scenario;
@@ -24,7 +25,11 @@ const TOLD: usize = 8;
 
 /// Options of `lattice dev`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Arguments {
+    /// Something to do to a machine of a `lattice dev` that runs
+    #[command(subcommand)]
+    command: Option<Command>,
     /// How many simulated machines to onboard
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     nodes: u32,
@@ -57,6 +62,13 @@ pub struct Arguments {
     site: Option<String>,
 }
 
+/// What can be done to a `lattice dev` that runs.
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Kill a machine's agent or start it again, take GPUs off its bus, have its wipes fail
+    Machine(machine::Machine),
+}
+
 /// What goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum MishapsChoice {
@@ -82,6 +94,9 @@ enum Until {
 /// # Errors
 /// Something could not be started, or what was waited for did not come true in time.
 pub async fn run(arguments: Arguments, global: &Global) -> Result<(), Failure> {
+    if let Some(Command::Machine(order)) = arguments.command {
+        return machine::run(order).await;
+    }
     let temporary;
     let data = match &arguments.data {
         Some(data) => {
@@ -205,6 +220,7 @@ fn print_progress(progress: &Progress) {
 /// For a person: the address, the counts as they change, until interrupted.
 async fn watch(dev: &Dev) -> Result<(), Failure> {
     let runtime = RuntimeFile::write(dev)?;
+    let control = machine::listen(dev)?;
     let (address, token) = (dev.api(), dev.token().expose());
     eprintln!("Lattice runs. The page: http://{address}/ui/login#token={token}");
     eprintln!("The command line finds it by itself: lattice fleet, lattice node list, lattice explain node NAME");
@@ -227,14 +243,14 @@ async fn watch(dev: &Dev) -> Result<(), Failure> {
     let ended = tokio::select! {
         progress = dev.until_all_active(forever, seen) => progress.map(|_| ()),
         interrupted = tokio::signal::ctrl_c() => {
-            drop(runtime);
+            drop((runtime, control));
             return interrupted.map_err(|error| Failure::unexpected(format!("cannot wait for a signal: {error}")));
         }
     };
     ended.map_err(|error| not_started(&error))?;
     eprintln!("All are active. Interrupt to stop.");
     let interrupted = tokio::signal::ctrl_c().await;
-    drop(runtime);
+    drop((runtime, control));
     interrupted.map_err(|error| Failure::unexpected(format!("cannot wait for a signal: {error}")))
 }
 
@@ -262,8 +278,7 @@ struct RuntimeFile(PathBuf);
 
 impl RuntimeFile {
     fn write(dev: &Dev) -> Result<Self, Failure> {
-        let folder = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-        let path = folder.join(RUNTIME_FILE);
+        let path = runtime_folder().join(RUNTIME_FILE);
         let body = json!({"server": format!("http://{}", dev.api()), "token": dev.token().expose()});
         write_private(&path, &body.to_string())
             .map_err(|error| Failure::refused(format!("{} cannot be written: {error}", path.display())))?;
@@ -276,6 +291,11 @@ impl Drop for RuntimeFile {
         // A stale file names a server that does not answer; the next `dev` replaces it.
         let _left = std::fs::remove_file(&self.0);
     }
+}
+
+/// Where a `lattice dev` that runs is found.
+fn runtime_folder() -> PathBuf {
+    std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from)
 }
 
 fn write_private(path: &Path, text: &str) -> std::io::Result<()> {

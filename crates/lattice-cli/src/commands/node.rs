@@ -15,6 +15,7 @@ use crate::output::{self, Format, Shown};
 use crate::paging::Paging;
 use crate::session::{Answer, Session};
 use crate::vocabulary::word;
+use crate::watch::{self, Deadline};
 use actions::{Act, Drain, Plain, Retire, Wait};
 
 /// What can be done with nodes.
@@ -51,6 +52,8 @@ pub enum Command {
     Enable(Act),
     /// Say that a node is booted again, by hand: it fails unless its agent registers in time
     Reboot(Wait),
+    /// Wait until a node's status or availability is what you name
+    Wait(Until),
     /// Take a node out of scheduling for good; its identity stays
     Retire(Retire),
     /// Give a retired node back
@@ -143,6 +146,18 @@ pub struct Create {
     reason: String,
 }
 
+/// What is waited for.
+#[derive(Debug, Args)]
+pub struct Until {
+    /// Hostname or id
+    node: String,
+    /// Name of a status or an availability: ready, down, quarantined …
+    state: String,
+    /// How long
+    #[command(flatten)]
+    deadline: Deadline,
+}
+
 /// Labels to set and to take away.
 #[derive(Debug, Args)]
 pub struct Label {
@@ -192,6 +207,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
         Command::Resume(act) => actions::act(Verb::Resume, act, session).await,
         Command::Withdraw(act) => actions::act(Verb::Withdraw, act, session).await,
         Command::RevokeCertificate(plain) => revoke(plain, session).await,
+        Command::Wait(until) => watch::state(session, &until.node, &until.state, until.deadline).await,
         Command::Label(label) => self::label(label, session).await,
         Command::Bmc(command) => bmc::run(command, session).await,
     }

@@ -41,8 +41,10 @@ pub fn allocation(one: &Allocation, node: Option<&Node>, tasks: &[Task], now: Ti
         }
         AllocationStatus::Active => match node.and_then(|node| node.ownership.braked_until) {
             Some(until) => {
-                because
-                    .push(unmet("its node is silent with most of its site: its loss is held back".to_owned(), "brake"));
+                because.push(unmet(
+                    "its node is silent, and a brake holds back what its loss would do".to_owned(),
+                    "brake",
+                ));
                 next.push(NextAction::WaitUntil { until, waiting_for: "the brake to let go".to_owned() });
                 "its node is down, and it is not given up yet".to_owned()
             }

@@ -14,7 +14,21 @@ use lattice_core::node::HostFacts;
 use lattice_core::time::Clock;
 
 /// What a wipe of a simulated machine comes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Default,
+    serde::Serialize,
+    serde::Deserialize,
+    strum::Display,
+    strum::EnumString,
+    strum::VariantArray,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum WipeFate {
     /// It works, and each device says so.
     #[default]

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::agent::{AgentLauncher, MachineBoot, RunningAgent};
-use super::hands::SimulatedHands;
+use super::hands::{SimulatedHands, WipeFate};
 use crate::clock::SystemClock;
 
 /// The agents of a site. Clones share them.
@@ -23,6 +23,8 @@ pub struct RealAgents {
 struct Shared {
     pace: Pace,
     hosts: Mutex<HashMap<String, Arc<SimulatedHost>>>,
+    /// Of machines by their labels: a fate outlives a boot.
+    wipes: Mutex<HashMap<String, WipeFate>>,
 }
 
 /// What is wrong with a running machine, beside what MAAS knows.
@@ -56,7 +58,7 @@ struct HostState {
 impl RealAgents {
     /// Agents that go at this pace.
     pub fn new(pace: Pace) -> Self {
-        Self { shared: Arc::new(Shared { pace, hosts: Mutex::default() }) }
+        Self { shared: Arc::new(Shared { pace, hosts: Mutex::default(), wipes: Mutex::default() }) }
     }
 
     /// Makes a machine ill, or well again with the default. False when it runs no agent.
@@ -78,6 +80,14 @@ impl RealAgents {
             host.start(self.shared.pace);
         }
         true
+    }
+
+    /// What wipes of a machine come to from now on, over boots.
+    pub fn set_wipe(&self, label: &str, fate: WipeFate) {
+        self.shared.wipes.lock().unwrap_or_else(PoisonError::into_inner).insert(label.to_owned(), fate);
+        if let Some(host) = self.shared.host(label) {
+            host.hands.set_wipe(fate);
+        }
     }
 
     /// What runs on a machine, and what its wipes come to. None when there is no such machine.
@@ -140,6 +150,8 @@ impl AgentLauncher for RealAgents {
         let storage = before.map_or_else(Storage::memory, |host| host.storage.clone());
         // Nothing that ran survives a boot.
         let hands = Arc::new(SimulatedHands::new(boot.facts.clone()));
+        let fate = self.shared.wipes.lock().unwrap_or_else(PoisonError::into_inner).get(&label).copied();
+        hands.set_wipe(fate.unwrap_or_default());
         let host = Arc::new(SimulatedHost { boot, storage, hands, state: Mutex::default() });
         self.shared.hosts().insert(label, host.clone());
         host.start(self.shared.pace);
