@@ -4,6 +4,7 @@
 
 mod agent;
 mod backoff;
+mod claim;
 mod config;
 mod error;
 mod hands;
@@ -17,6 +18,7 @@ mod tasks;
 mod workloads;
 
 pub use agent::run;
+pub use claim::{BootPlace, claim, in_place, keep};
 pub use config::{AgentConfig, Pace, VERSION, read_bootstrap};
 pub use error::AgentError;
 pub use hands::{Born, Found, HandError, Hands, NoHands};

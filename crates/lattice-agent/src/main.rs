@@ -7,9 +7,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Parser, Subcommand};
 use lattice_agent::{
-    AgentConfig, AgentError, Install, Installed, Keeper, LinuxHost, Pace, Storage, VERSION, Workplace, read_bootstrap,
-    read_given,
+    AgentConfig, AgentError, BootPlace, Host, Install, Installed, Keeper, LinuxHost, Pace, Storage, VERSION, Workplace,
+    claim, in_place, keep, read_bootstrap, read_given,
 };
+use lattice_api::agent::Bootstrap;
 use lattice_core::time::{Clock, Timestamp};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -59,6 +60,12 @@ struct RunArguments {
     /// File with server, node_id, token and ca_pem; mode 0600, since it holds the enrolment token.
     #[arg(long, value_name = "FILE", default_value = "/etc/lattice/bootstrap.json")]
     bootstrap: PathBuf,
+    /// The kernel's parameters; where they name a node, the token of this boot is asked for there.
+    #[arg(long, value_name = "FILE", default_value = "/proc/cmdline")]
+    cmdline: PathBuf,
+    /// Whom a machine that booted from the network trusts as its server; a file of its image.
+    #[arg(long, value_name = "FILE", default_value = "/etc/lattice/ca.pem")]
+    ca: PathBuf,
     /// Where certificate and key are kept.
     #[arg(long, value_name = "FOLDER", default_value = "/var/lib/lattice")]
     state_dir: PathBuf,
@@ -108,12 +115,8 @@ fn main() -> ExitCode {
 
 fn run(arguments: RunArguments) -> Result<(), AgentError> {
     let workplace = Workplace { cgroup_root: arguments.cgroup_root, slice: arguments.slice, ..Workplace::default() };
-    let config = AgentConfig {
-        bootstrap: read_bootstrap(&arguments.bootstrap)?,
-        version: VERSION.to_owned(),
-        storage: Storage::folder(arguments.state_dir, arguments.state_file),
-        pace: Pace::default(),
-    };
+    let storage = Storage::folder(arguments.state_dir, arguments.state_file);
+    let boot = Boot { bootstrap: arguments.bootstrap, cmdline: arguments.cmdline, ca: arguments.ca };
     // One thread: an agent waits nearly all the time.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -128,8 +131,39 @@ fn run(arguments: RunArguments) -> Result<(), AgentError> {
             stop.cancel();
         });
         let host = LinuxHost::new().working_at(workplace);
+        let bootstrap = tokio::select! {
+            bootstrap = boot.bootstrap(&host) => bootstrap?,
+            () = shutdown.cancelled() => return Ok(()),
+        };
+        let config = AgentConfig { bootstrap, version: VERSION.to_owned(), storage, pace: Pace::default() };
         lattice_agent::run(config, Arc::new(host), Arc::new(SystemClock), shutdown).await
     })
+}
+
+/// Where the agent learns which node it is.
+struct Boot {
+    bootstrap: PathBuf,
+    cmdline: PathBuf,
+    ca: PathBuf,
+}
+
+impl Boot {
+    /// What is in place; else what a machine that booted from the network is given.
+    async fn bootstrap(&self, host: &LinuxHost) -> Result<Bootstrap, AgentError> {
+        let cmdline = std::fs::read_to_string(&self.cmdline).unwrap_or_default();
+        let Some(place) = BootPlace::of(&cmdline)? else { return read_bootstrap(&self.bootstrap) };
+        if let Some(bootstrap) = in_place(&self.bootstrap, &place) {
+            return Ok(bootstrap);
+        }
+        let ca = std::fs::read_to_string(&self.ca).map_err(|error| AgentError::BootstrapValue {
+            field: "ca_pem",
+            why: format!("{}: {error}; the image must hold the server's CA", self.ca.display()),
+        })?;
+        let boot_id = host.boot_id().await?;
+        let bootstrap = claim(&place, ca, (boot_id, Pace::default()), Arc::new(SystemClock)).await?;
+        keep(&self.bootstrap, &bootstrap)?;
+        Ok(bootstrap)
+    }
 }
 
 fn scrub(reserve_mib: u64) -> Result<(), AgentError> {

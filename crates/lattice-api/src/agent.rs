@@ -35,6 +35,11 @@ pub const ENROLL_PATH: &str = "/internal/v1/nodes/enroll";
 /// Where a new host fetches the agent itself, on the agent listener and without a certificate.
 pub const AGENT_BINARY_PATH: &str = "/bootstrap/lattice-agent";
 
+/// Path at which a machine that booted from the network takes its enrolment token.
+pub fn claim_path(node: NodeId) -> String {
+    format!("/internal/v1/nodes/{node}/claim")
+}
+
 /// Path of renewal.
 pub fn renew_path(node: NodeId) -> String {
     format!("/internal/v1/nodes/{node}/renew")
@@ -74,6 +79,25 @@ pub struct Bootstrap {
     pub token: Secret<String>,
     /// Certificates that the server's must chain to, in PEM.
     pub ca_pem: String,
+}
+
+/// Asks for the enrolment token of this boot. It is given to the machine's own addresses alone, once its power was seen to
+/// be off, and until it was used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ClaimRequest {
+    /// Kernel boot id.
+    pub boot_id: String,
+    /// Version of the agent.
+    pub agent_version: String,
+}
+
+/// The token of this boot.
+#[derive(Clone, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ClaimResponse {
+    /// One-time enrolment token.
+    #[serde(serialize_with = "expose")]
+    #[schema(value_type = String)]
+    pub token: Secret<String>,
 }
 
 /// Asks for an identity with a one-time token. The private key stays on the host.

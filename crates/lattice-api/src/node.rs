@@ -167,6 +167,8 @@ pub enum NodeVerb {
     /// Boot it again: a job power-cycles it through its provider. A manual node is power-cycled by hand, and fails unless its
     /// agent registers in time.
     Reboot,
+    /// Replace its OS: a job boots another image, and the node enrols again.
+    Reimage,
     /// Block it from scheduling until it is proven healthy.
     Quarantine,
     /// Give a quarantined node back.
@@ -193,6 +195,7 @@ impl NodeVerb {
             Self::Drain if urgent => Some("running allocations will be checkpointed"),
             Self::Drain if deadline => Some("what still runs at the deadline will be stopped"),
             Self::Disable => Some("running allocations will be requeued or failed"),
+            Self::Reimage => Some("its OS is replaced: what is on it is lost"),
             Self::Remove => Some("the node's identity ends and cannot be reused"),
             Self::Drain
             | Self::Undrain
@@ -222,6 +225,9 @@ pub struct ActOnNode {
     /// only for `drain`. Sensitive work is never stopped by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
+    /// The image, by the name that its site knows; absent: the one of new nodes. Only for `reimage`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
     /// What becomes of the machine; only for `retire`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disposal: Option<Disposal>,

@@ -30,6 +30,12 @@ pub struct CreateOnboarding {
     /// Hardware address of the PXE interface, where it is known; never needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pxe_mac: Option<String>,
+    /// The component at an OpenCHAMI site: `x1000c0s1b0n0`. There one of `xname`, `pxe_mac` and `ipmi_ip` is needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub xname: Option<String>,
+    /// What it boots at an OpenCHAMI site; absent: what the site says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_profile: Option<String>,
     /// Default class of the node; `standard` when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<NodeClass>,
@@ -63,7 +69,7 @@ pub struct OnboardingView {
     pub site_id: SiteId,
     /// Its hostname.
     pub hostname: String,
-    /// `maas`, `lxd`, `manual`.
+    /// `maas`, `lxd`, `openchami`, `manual`.
     pub flow: String,
     /// Address of the BMC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,7 +77,7 @@ pub struct OnboardingView {
     /// Hardware address of the PXE interface.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pxe_mac: Option<String>,
-    /// Name of its profile; absent: the site's own settings. spec: S5 3.7
+    /// Name of its profile, or of what it boots; absent: the site's own settings. spec: S5 3.7
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
     /// The provider's own name of the machine: the MAAS system id, the LXD instance.

@@ -2,6 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Whom agents trust as their server: what an image that boots from the network must hold as `/etc/lattice/ca.pem`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct AgentCa {
+    /// Certificates in PEM. They are no secret.
+    pub ca_pem: String,
+}
+
 /// Answer of `/healthz` and `/readyz`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ServerHealth {

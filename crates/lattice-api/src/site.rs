@@ -10,7 +10,7 @@ use lattice_core::secret::Secret;
 pub use lattice_core::site::credentials::{CredentialName, SiteCredential};
 pub use lattice_core::site::maas::{KNOBS, Knob, KnobKind, KnobScope};
 pub use lattice_core::site::{
-    ApprovedFingerprint, AutomationPolicy, Governor, MaasPolicy, SiteBrake, SiteProvider, SiteStatus,
+    ApprovedFingerprint, AutomationPolicy, Governor, MaasPolicy, OpenchamiSite, SiteBrake, SiteProvider, SiteStatus,
 };
 use lattice_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -187,6 +187,10 @@ pub struct SiteCredentials {
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "expose")]
     #[schema(value_type = Option<String>)]
     pub server_certificate_pem: Option<Secret<String>>,
+    /// OpenCHAMI: bearer token of its services.
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "expose")]
+    #[schema(value_type = Option<String>)]
+    pub bearer_token: Option<Secret<String>>,
 }
 
 /// A BMC login.

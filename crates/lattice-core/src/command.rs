@@ -5,6 +5,7 @@ pub mod allocation;
 pub mod batch;
 pub mod bmc;
 pub mod bootstrap;
+pub mod claim;
 pub mod conformance;
 pub mod create;
 pub mod hold;

@@ -26,8 +26,8 @@ pub use operator_action::{Allowed, DecisionKind, Decisions, Op, OperatorAction, 
 pub use refused::{NotProven, Refused};
 pub use retry::{Disposition, Stop, disposition, other_way, recommended_next_action};
 pub use row::{
-    BootDisk, Disposal, Job, JobInput, JobKind, JobLease, JobOutputs, NewJob, Observed, StageEvent, StageEventStatus,
-    flow_for,
+    BootDisk, Disposal, Job, JobInput, JobKind, JobLease, JobOutputs, Netboot, NewJob, Observed, StageEvent,
+    StageEventStatus, flow_for,
 };
 pub use stage::StageName;
 pub use state::{CompensateTo, Failure, Input, Intent, JobState, StageError, Wait, Warning};

@@ -6,12 +6,14 @@ pub mod credentials;
 pub mod discovery;
 pub mod disks;
 pub mod maas;
+pub mod openchami;
 pub mod power_credentials;
 pub mod profile;
 pub mod roce;
 
 pub use automation::{ApprovedFingerprint, AutomationPolicy, Governor, SiteBrake};
 pub use maas::{MaasPolicy, MaasSite};
+pub use openchami::{BootProfile, OpenchamiPolicy, OpenchamiSite};
 pub use power_credentials::{PowerOverride, PowerSelector};
 pub use profile::{MaasSettings, ProfileSettings, SiteProfile};
 pub use roce::{RoceAssignment, RoceRow};
@@ -53,7 +55,6 @@ pub enum SiteStatus {
 /// What kind of provider a site is, with what only that kind needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-#[expect(clippy::large_enum_variant, reason = "sites are few, and nearly all are of the largest kind")]
 pub enum SiteProvider {
     /// Nodes that an operator bootstraps by hand; built in, named `local`.
     Manual,
@@ -61,6 +62,8 @@ pub enum SiteProvider {
     Maas(MaasSite),
     /// An LXD server.
     Lxd(LxdSite),
+    /// An OpenCHAMI system.
+    Openchami(OpenchamiSite),
 }
 
 impl SiteProvider {
@@ -70,6 +73,7 @@ impl SiteProvider {
             Self::Manual => "manual",
             Self::Maas(_) => "maas",
             Self::Lxd(_) => "lxd",
+            Self::Openchami(_) => "openchami",
         }
     }
 }

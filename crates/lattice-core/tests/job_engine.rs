@@ -13,7 +13,7 @@ use lattice_core::job::{
     disposition, next, node_moves, recommended_next_action, step,
 };
 use lattice_core::node::Status;
-use lattice_core::site::MaasPolicy;
+use lattice_core::site::{MaasPolicy, OpenchamiPolicy};
 use lattice_core::time::Timestamp;
 use proptest::prelude::*;
 use strum::VariantArray;
@@ -35,12 +35,15 @@ fn every_flow() -> Vec<Flow> {
     vec![
         maas(),
         flows::onboarding_lxd(&serde_json::from_str(lxd).unwrap()),
+        flows::onboarding_openchami(&OpenchamiPolicy::default()),
         flows::onboarding_manual(hour),
         flows::drain(hour),
         flows::retire(hour),
         flows::remove(),
         flows::remove_lxd(),
         flows::reboot(hour),
+        flows::reboot_openchami(&OpenchamiPolicy::default()),
+        flows::reimage_openchami(&OpenchamiPolicy::default()),
         flows::bmc_investigation(),
     ]
 }
@@ -661,7 +664,7 @@ fn job_and_node_statuses_go_together_as_the_specification_maps_them() {
         (J::FailedManualIntervention, &[S::Retired, S::Quarantined]),
         (J::Completed, &[S::Deleted]),
     ];
-    for flow in [FlowName::OnboardingMaas, FlowName::OnboardingLxd] {
+    for flow in [FlowName::OnboardingMaas, FlowName::OnboardingLxd, FlowName::OnboardingOpenchami] {
         onboarding
             .iter()
             .for_each(|(job, nodes)| assert_eq!(allowed_node_statuses(flow, *job), *nodes, "{flow} {job}"));

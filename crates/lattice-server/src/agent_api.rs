@@ -16,7 +16,9 @@ mod tickets;
 mod tls;
 
 pub use desk::TaskDesk;
-pub use events::{AgentEvents, Enrolment, Granted, Handed, IdentityRefusal, Registration, Report};
+pub use events::{
+    AgentEvents, BootClaim, Enrolment, Granted, Handed, IdentityRefusal, Registration, Report, nothing_waits,
+};
 pub use listener::{AgentListener, Limits, StartError};
 pub use service::{AgentPolicy, AgentService, Parts};
 pub use tls::{TlsError, server_tls};

@@ -1,5 +1,6 @@
 //! What agents bring about, decided by core and committed: the listener answers only after the commit.
 
+mod claims;
 mod tasks;
 
 use std::net::SocketAddr;
@@ -20,13 +21,14 @@ use lattice_core::credential::{EnrollmentToken, TokenRefused};
 use lattice_core::explain::{Code, NextAction};
 use lattice_core::ids::{CorrelationId, IdSource, JobId, NodeId, OpId};
 use lattice_core::node::{Node, Status};
-use lattice_core::secret::token_hash;
+use lattice_core::secret::{Secret, token_hash};
 use lattice_core::sku::Sku;
 use lattice_core::time::Timestamp;
+use lattice_providers::secret::SecretStore;
 use lattice_store::{HistoryEntry, PageRequest, Store, StoreError};
 use tracing::{info, warn};
 
-use crate::agent_api::{AgentEvents, Enrolment, Granted, Handed, IdentityRefusal, Registration, Report};
+use crate::agent_api::{AgentEvents, BootClaim, Enrolment, Granted, Handed, IdentityRefusal, Registration, Report};
 use crate::task_keys::TaskKeys;
 
 /// How often a decision is made anew when its row changed under it: a node's row has few writers.
@@ -53,6 +55,8 @@ pub struct Agents {
     task_keys: Arc<TaskKeys>,
     certificate_life: Duration,
     refusals: Mutex<(Timestamp, u32)>,
+    /// What jobs keep secret for machines that boot; none: nothing is given to them.
+    secrets: Option<Arc<dyn SecretStore>>,
 }
 
 /// What a decision asks for, or the refusal that the agent gets.
@@ -68,7 +72,14 @@ impl Agents {
         task_keys: Arc<TaskKeys>,
         certificate_life: Duration,
     ) -> Self {
-        Self { store, fleet, ids, jobs, task_keys, certificate_life, refusals: Mutex::new((Timestamp::default(), 0)) }
+        let refusals = Mutex::new((Timestamp::default(), 0));
+        Self { store, fleet, ids, jobs, task_keys, certificate_life, refusals, secrets: None }
+    }
+
+    /// The same, giving machines that boot from the network the tokens that jobs keep for them.
+    #[must_use]
+    pub fn giving_tokens(self, secrets: Arc<dyn SecretStore>) -> Self {
+        Self { secrets: Some(secrets), ..self }
     }
 
     fn request(&self, node: NodeId, now: Timestamp) -> Request<'_> {
@@ -179,6 +190,10 @@ enum TokenRefusal {
 
 #[async_trait]
 impl AgentEvents for Agents {
+    async fn claim(&self, claim: BootClaim) -> Result<Secret<String>, Problem> {
+        self.hand_token(claim).await
+    }
+
     async fn enroll(&self, enrolment: Enrolment) -> Result<Granted, Problem> {
         let (token, read) = match self.token(&enrolment).await {
             Ok(found) => found,

@@ -89,6 +89,8 @@ pub struct Parts {
     pub registry: Arc<Registry>,
     /// Who signs tasks.
     pub task_keys: Arc<TaskKeys>,
+    /// Whom agents trust as their server, in PEM.
+    pub agent_ca_pem: String,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// The line that makes a host the node, from its id and one-time token.

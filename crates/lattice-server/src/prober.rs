@@ -8,12 +8,13 @@ use lattice_api::site::CallLine;
 use lattice_core::explain::Explain;
 use lattice_core::ids::IdSource;
 use lattice_core::site::maas::version_note;
-use lattice_core::site::{MaasSite, Site, SiteProvider};
+use lattice_core::site::{MaasSite, OpenchamiSite, Site, SiteProvider};
 use lattice_core::time::Clock;
 use lattice_providers::error::ProviderError;
 use lattice_providers::machine::maas::client::CallCount;
 use lattice_providers::machine::maas::region::{RackController, pxe_note};
 use lattice_providers::secret::{SecretError, SecretObject, SecretPath, SecretStore};
+use lattice_workflow::preflight;
 use lattice_workflow::providers::Providers;
 use lattice_workflow::site_clients::SiteClients;
 use tokio::sync::Mutex;
@@ -54,6 +55,21 @@ impl Prober {
         Ok(Probed { version: Some(version.version), details })
     }
 
+    async fn openchami(
+        &self,
+        site: &Site,
+        settings: &OpenchamiSite,
+        clients: &SiteClients,
+    ) -> Result<Probed, ProviderError> {
+        let client = clients.openchami(site).await?;
+        let mut details = vec![preflight::fit(&client, settings).await?];
+        details.push(format!("{} nodes known to State Manager", client.nodes().await?.len()));
+        if settings.pcs_url.is_none() {
+            details.push("no Power Control: nodes are switched through BMCs of their own".to_owned());
+        }
+        Ok(Probed { version: None, details })
+    }
+
     async fn lxd(&self, site: &Site, clients: &SiteClients) -> Result<Probed, ProviderError> {
         let instances = clients.instances(site).await?.observe_all().await?;
         Ok(Probed { version: None, details: vec![format!("{} instances", instances.len())] })
@@ -69,6 +85,7 @@ impl SiteProber for Prober {
             SiteProvider::Manual => Ok(Probed { version: None, details: vec!["needs no provider".to_owned()] }),
             SiteProvider::Maas(maas) => self.maas(site, maas, &clients).await,
             SiteProvider::Lxd(_) => self.lxd(site, &clients).await,
+            SiteProvider::Openchami(settings) => self.openchami(site, settings, &clients).await,
         };
         probed.map_err(|error| ProbeFailed { why: error.to_string(), code: error.code() })
     }
@@ -80,7 +97,7 @@ impl SiteProber for Prober {
                 Ok(region) => lines(region.client().counts()),
                 Err(_) => Vec::new(),
             },
-            SiteProvider::Manual | SiteProvider::Lxd(_) => Vec::new(),
+            SiteProvider::Manual | SiteProvider::Lxd(_) | SiteProvider::Openchami(_) => Vec::new(),
         }
     }
 }

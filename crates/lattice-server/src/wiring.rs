@@ -244,7 +244,7 @@ impl Server {
         let task_loop = TaskLoop::new(&store, &secrets, &task_keys, &metrics, &ids);
         let service = AgentService::new(Parts {
             registry: Arc::clone(&registry),
-            events: Arc::new(agents),
+            events: Arc::new(agents.giving_tokens(Arc::clone(&secrets))),
             authority: Arc::clone(&authority),
             task_keys: Arc::clone(&task_keys),
             desk: task_loop.desk(),
@@ -274,6 +274,7 @@ impl Server {
             secrets,
             registry,
             task_keys,
+            agent_ca_pem: bootstrap.ca_pem.clone(),
             metrics: Arc::clone(&metrics),
             bootstrap_command: Arc::new(move |node, token| manual_command(&bootstrap, node, token)),
             limits: options.http_limits,

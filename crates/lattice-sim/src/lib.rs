@@ -6,7 +6,7 @@ pub mod dev;
 pub mod dice;
 pub mod maas;
 pub mod machine;
-pub mod pcs;
+pub mod openchami;
 pub mod recovery;
 pub mod scenario;
 pub mod stop;

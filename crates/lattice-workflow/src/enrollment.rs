@@ -84,6 +84,11 @@ pub fn job_secrets(job: JobId) -> SecretPath {
     format!("jobs/{job}/bootstrap").parse().expect("an id is made of letters, digits and dashes")
 }
 
+/// Where a job keeps what its machine booted before: others may have put secrets into that.
+pub fn boot_before_secrets(job: JobId) -> SecretPath {
+    format!("jobs/{job}/boot-before").parse().expect("an id is made of letters, digits and dashes")
+}
+
 /// The token that a job's stage issued, if it can still be used.
 ///
 /// # Errors

@@ -84,7 +84,7 @@ pub async fn evidence(ctx: &Context<'_>) -> Result<Evidence, StageError> {
     match &ctx.site.provider {
         SiteProvider::Lxd(_) => instance(ctx).await,
         SiteProvider::Maas(site) => machine(ctx, site).await,
-        SiteProvider::Manual => host(ctx).await,
+        SiteProvider::Manual | SiteProvider::Openchami(_) => host(ctx).await,
     }
 }
 

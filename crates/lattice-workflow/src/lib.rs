@@ -15,7 +15,7 @@ pub mod first_boot;
 pub mod host_key;
 mod node_change;
 mod power;
-mod preflight;
+pub mod preflight;
 pub mod providers;
 pub mod runner;
 pub mod site_clients;

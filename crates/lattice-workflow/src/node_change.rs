@@ -2,9 +2,10 @@
 
 use lattice_core::actor::Actor;
 use lattice_core::change::{NodeAction, NodeChange};
+use lattice_core::command::job::edge;
 use lattice_core::job::Job;
 use lattice_core::node::machine::{Facts, Health, NodeEvent, Refused, decide};
-use lattice_core::node::status::{Owner, STATUS_EDGES, StatusEdge};
+use lattice_core::node::status::Owner;
 use lattice_core::node::{Availability, Node, Status};
 use lattice_core::time::Timestamp;
 
@@ -37,8 +38,7 @@ pub fn fold(node: &Node, wish: &Wish<'_>, now: Timestamp) -> Result<Option<NodeC
         folding.to(*to, wish, now)?;
     }
     let is_over = wish.job.state.status.is_terminal();
-    if is_over && folding.after.owning_job == Some(wish.job.id) {
-        folding.after.owning_job = None;
+    if is_over && folding.after.leave_job(wish.job.id) {
         folding.cause.get_or_insert("job_ended");
     }
     let Some(cause) = folding.cause else { return Ok(None) };
@@ -58,7 +58,7 @@ impl Folding {
     fn ask(&mut self, ask: &NodeAsk, wish: &Wish<'_>, now: Timestamp) -> Result<(), Refused> {
         match ask {
             NodeAsk::Availability { event, boot_timeout } => {
-                let facts = Facts { boot_timeout: *boot_timeout, ..facts(&self.after, wish, owner(wish)) };
+                let facts = Facts { boot_timeout: *boot_timeout, ..facts(&self.after, wish, wish.job.kind.owner()) };
                 // Where the event does nothing any more, somebody else brought the node further: that is no error.
                 if let Ok(moved) = decide(&self.after, NodeEvent::Availability(*event), &facts, now) {
                     self.moved(NodeEvent::Availability(*event), moved.change.after);
@@ -66,7 +66,7 @@ impl Folding {
             }
             NodeAsk::Require(event) => {
                 let event = NodeEvent::Availability(*event);
-                let moved = decide(&self.after, event, &facts(&self.after, wish, owner(wish)), now)?;
+                let moved = decide(&self.after, event, &facts(&self.after, wish, wish.job.kind.owner()), now)?;
                 self.moved(event, moved.change.after);
             }
             NodeAsk::ProviderRef(name) => {
@@ -91,9 +91,8 @@ impl Folding {
         if self.after.state.status == to {
             return Ok(());
         }
-        let Some(edge) = edge(self.after.state.status, to) else { return Ok(()) };
-        let event = NodeEvent::Status(edge.event);
-        let asks_as = owner_of(edge, wish);
+        let Some((event, asks_as)) = edge(self.after.state.status, to, wish.job.kind) else { return Ok(()) };
+        let event = NodeEvent::Status(event);
         let moved = decide(&self.after, event, &facts(&self.after, wish, asks_as), now)?;
         self.moved(event, moved.change.after);
         Ok(())
@@ -103,41 +102,6 @@ impl Folding {
         self.after = after;
         self.cause = Some(event.name());
         self.moved = true;
-    }
-}
-
-/// The edge between two statuses; the tables have at most one that a job may ask for.
-fn edge(from: Status, to: Status) -> Option<&'static StatusEdge> {
-    STATUS_EDGES
-        .iter()
-        .find(|edge| edge.from == from && edge.to == to && edge.owners.iter().any(|owner| is_ours(*owner)))
-}
-
-const fn is_ours(owner: Owner) -> bool {
-    match owner {
-        Owner::Onboarding | Owner::Retirement | Owner::Removal | Owner::Operator => true,
-        Owner::AgentContact
-        | Owner::Deadlines
-        | Owner::Reimage
-        | Owner::Cleanup
-        | Owner::Detector
-        | Owner::Reconciler
-        | Owner::Bmc => false,
-    }
-}
-
-/// The job's own office where the edge knows it, else the operator who asked for the job.
-fn owner_of(edge: &StatusEdge, wish: &Wish<'_>) -> Owner {
-    let own = owner(wish);
-    if edge.owners.contains(&own) { own } else { Owner::Operator }
-}
-
-const fn owner(wish: &Wish<'_>) -> Owner {
-    match wish.job.kind {
-        lattice_core::job::JobKind::Onboarding => Owner::Onboarding,
-        lattice_core::job::JobKind::Drain | lattice_core::job::JobKind::Retire => Owner::Retirement,
-        lattice_core::job::JobKind::Remove => Owner::Removal,
-        lattice_core::job::JobKind::Reboot | lattice_core::job::JobKind::BmcInvestigation => Owner::Operator,
     }
 }
 

@@ -15,15 +15,18 @@ use lattice_providers::error::ProviderError;
 use lattice_providers::machine::bmc::{BmcControl, Caller, PowerOrder};
 use lattice_providers::machine::maas::power::StopMode;
 use lattice_providers::machine::maas::{MaasObserver, Machine, MachineStatus};
+use lattice_providers::machine::openchami::{PowerOperation, Transition, TransitionId};
 use lattice_providers::observer::{MachineState, STAMP};
 use lattice_providers::provider::Stop;
 
 use crate::evidence::{instance_name, is_of_node, own_instance};
 use crate::providers::failed;
 use crate::providers::seen as seen_of;
-use crate::stage::{Context, Seen, error};
-use crate::stages::maas;
+use crate::stage::{Context, Delta, Observation, Seen, error};
+use crate::stages::{maas, openchami};
 
+/// How soon power control is asked again about an order that it carries out.
+const POWER_RECHECK: Duration = Duration::from_secs(3);
 /// How long an instance may take to stop by itself.
 const SOFT: Duration = Duration::from_secs(30);
 
@@ -41,12 +44,7 @@ pub struct Power {
 /// The provider or the BMC does not answer; the machine is gone, without an OS, or not this node's.
 pub async fn power(ctx: &Context<'_>) -> Result<Power, StageError> {
     if let Some(bmc) = own_bmc(ctx).await? {
-        let reading = bmc.power().await.map_err(of_bmc(ctx.now))?;
-        if let PowerSaid::Unknown { why } = &reading.said {
-            let message = format!("{} does not say whether {} is on: {why}", reading.source, ctx.node.hostname);
-            return Err(error(FailureClass::BmcPowerFailure, "power_unknown", message));
-        }
-        return Ok(Power { fact: reading.fact(), seen: seen_by_bmc(ctx, &reading) });
+        return known(ctx, &bmc.power().await.map_err(of_bmc(ctx.now))?);
     }
     match &ctx.site.provider {
         SiteProvider::Maas(_) => {
@@ -82,8 +80,57 @@ pub async fn power(ctx: &Context<'_>) -> Result<Power, StageError> {
             };
             Ok(Power { fact, seen: Seen { power: fact, ..seen_of(&found) } })
         }
+        SiteProvider::Openchami(_) => {
+            let pcs = openchami::client(ctx).await?;
+            known(ctx, &pcs.power(&openchami::xname(ctx)?).await.map_err(of_bmc(ctx.now))?)
+        }
         SiteProvider::Manual => Err(by_hand(ctx)),
     }
+}
+
+/// A reading, where it says on or off.
+fn known(ctx: &Context<'_>, reading: &PowerReading) -> Result<Power, StageError> {
+    if let PowerSaid::Unknown { why } = &reading.said {
+        let message = format!("{} does not say whether {} is on: {why}", reading.source, ctx.node.hostname);
+        return Err(error(FailureClass::BmcPowerFailure, "power_unknown", message));
+    }
+    Ok(Power { fact: reading.fact(), seen: seen_by_bmc(ctx, reading) })
+}
+
+/// What became of the last order to power control, where it is not done: it goes on, or it failed and says why.
+///
+/// # Errors
+/// Power control cannot be asked.
+pub async fn order_in_progress(ctx: &Context<'_>) -> Result<Option<Observation>, StageError> {
+    let Some(order) = &ctx.job.outputs.power_order else { return Ok(None) };
+    let pcs = openchami::client(ctx).await?;
+    let why = match pcs.transition(&TransitionId(order.clone())).await {
+        Ok(Transition::Running) => {
+            return Ok(Some(Observation::Waiting {
+                recheck_at: ctx.now + POWER_RECHECK,
+                waiting_for: format!("power control to switch {}; it is at it", ctx.node.hostname),
+                delta: Delta::default(),
+            }));
+        }
+        // The power itself tells whether it came about; a record that expired says nothing.
+        Ok(Transition::Succeeded) => return Ok(None),
+        Err(gone) if gone.is_not_found() => return Ok(None),
+        Ok(failed @ Transition::Failed(_)) => failed.checked().err(),
+        Err(other) => Some(other),
+    };
+    let mut outputs = ctx.outputs();
+    // The next attempt gives the order anew, twice; then it is told as it is.
+    if ctx.job.state.attempt < 2 {
+        outputs.power_order = None;
+    }
+    Ok(why.map(|why| Observation::Failed(of_bmc(ctx.now)(why), Delta::default().outputs(outputs))))
+}
+
+/// What a stage keeps of an order to power control, to look for its end.
+fn ordered(ctx: &Context<'_>, order: TransitionId) -> Delta {
+    let mut outputs = ctx.outputs();
+    outputs.power_order = Some(order.0);
+    Delta::default().outputs(outputs)
 }
 
 /// How hard a machine is switched off.
@@ -95,46 +142,63 @@ pub enum Off {
     Cut,
 }
 
-/// Switches it off; the power is looked at again afterwards.
+/// Switches it off; the power is looked at again afterwards. What is to be kept of the order is returned.
 ///
 /// # Errors
 /// The provider or the BMC refuses or does not answer.
-pub async fn switch_off(ctx: &Context<'_>, how: Off, key: &str) -> Result<(), StageError> {
+pub async fn switch_off(ctx: &Context<'_>, how: Off, key: &str) -> Result<Delta, StageError> {
     if let Some(bmc) = own_bmc(ctx).await? {
         let order = if how == Off::Asked { PowerOrder::SoftOff } else { PowerOrder::Off };
-        return bmc.order(order).await.map_err(of_bmc(ctx.now));
+        bmc.order(order).await.map_err(of_bmc(ctx.now))?;
+        return Ok(Delta::default());
     }
     match &ctx.site.provider {
         SiteProvider::Maas(_) => {
             let (region, machine) = machine(ctx).await?;
             let mode = if how == Off::Asked { StopMode::Soft } else { StopMode::Hard };
-            region.client().power_off(&machine.system_id, mode).await.map_err(failed(ctx.now))
+            region.client().power_off(&machine.system_id, mode).await.map_err(failed(ctx.now))?;
+            Ok(Delta::default())
         }
         SiteProvider::Lxd(_) => {
             let stop = if how == Off::Asked { Stop::Soft { within: SOFT } } else { Stop::Hard };
             let instances = ctx.tools.providers.instances(ctx.site).await.map_err(failed(ctx.now))?;
-            instances.stop(instance_name(ctx), stop, key).await.map_err(failed(ctx.now))
+            instances.stop(instance_name(ctx), stop, key).await.map_err(failed(ctx.now))?;
+            Ok(Delta::default())
+        }
+        SiteProvider::Openchami(_) => {
+            let operation = if how == Off::Asked { PowerOperation::SoftOff } else { PowerOperation::ForceOff };
+            let pcs = openchami::client(ctx).await?;
+            let order = pcs.begin_power(&openchami::xname(ctx)?, operation).await.map_err(of_bmc(ctx.now))?;
+            Ok(ordered(ctx, order))
         }
         SiteProvider::Manual => Err(by_hand(ctx)),
     }
 }
 
-/// Switches it on, if it is seen to be off.
+/// Switches it on, if it is seen to be off. What is to be kept of the order is returned.
 ///
 /// # Errors
 /// The provider or the BMC refuses or does not answer.
-pub async fn switch_on(ctx: &Context<'_>, key: &str) -> Result<(), StageError> {
+pub async fn switch_on(ctx: &Context<'_>, key: &str) -> Result<Delta, StageError> {
     if let Some(bmc) = own_bmc(ctx).await? {
-        return bmc.order(PowerOrder::On).await.map_err(of_bmc(ctx.now));
+        bmc.order(PowerOrder::On).await.map_err(of_bmc(ctx.now))?;
+        return Ok(Delta::default());
     }
     match &ctx.site.provider {
         SiteProvider::Maas(_) => {
             let (region, machine) = machine(ctx).await?;
-            region.client().ensure_on(&machine.system_id).await.map(drop).map_err(failed(ctx.now))
+            region.client().ensure_on(&machine.system_id).await.map_err(failed(ctx.now))?;
+            Ok(Delta::default())
         }
         SiteProvider::Lxd(_) => {
             let instances = ctx.tools.providers.instances(ctx.site).await.map_err(failed(ctx.now))?;
-            instances.start(instance_name(ctx), key).await.map_err(failed(ctx.now))
+            instances.start(instance_name(ctx), key).await.map_err(failed(ctx.now))?;
+            Ok(Delta::default())
+        }
+        SiteProvider::Openchami(_) => {
+            let pcs = openchami::client(ctx).await?;
+            let order = pcs.begin_power(&openchami::xname(ctx)?, PowerOperation::On).await.map_err(of_bmc(ctx.now))?;
+            Ok(ordered(ctx, order))
         }
         SiteProvider::Manual => Err(by_hand(ctx)),
     }

@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use lattice_core::failure::FailureClass;
 use lattice_core::job::StageError;
-use lattice_core::site::{MaasSite, SiteStatus};
-use lattice_providers::error::ErrorKind;
+use lattice_core::site::{MaasSite, OpenchamiSite, SiteStatus};
+use lattice_providers::error::{ErrorKind, ProviderError};
 use lattice_providers::machine::maas::MaasClient;
 use lattice_providers::machine::maas::region::pxe_note;
+use lattice_providers::machine::openchami::OchamiClient;
 use lattice_providers::secret::read_field;
 
 use crate::enrollment::{secret_error, store_error};
 use crate::providers::failed;
 use crate::stage::{Context, error};
-use crate::stages::maas;
+use crate::stages::{maas, openchami};
 
 /// How long a region that was found fit is taken for so: a batch of a thousand asks it a few times, not thousands.
 const FIT_FOR: Duration = Duration::from_secs(30);
@@ -46,11 +47,7 @@ pub fn site_is_active(ctx: &Context<'_>) -> Result<(), StageError> {
 /// the image; a secret is missing.
 pub async fn maas(ctx: &Context<'_>) -> Result<String, StageError> {
     site_is_active(ctx)?;
-    let sku = &ctx.node.sku;
-    if ctx.tools.store.sku(sku).await.map_err(store_error)?.is_none() {
-        let text = format!("there is no SKU {sku} any more: `lattice sku create {sku}`");
-        return Err(error(FailureClass::InputConfigError, "sku_unknown", text));
-    }
+    sku_is_known(ctx).await?;
     let site = ctx.maas_site()?;
     let path = maas::secret_path(&site.deploy_password_path)?;
     read_field(&*ctx.tools.secrets, &path, "pass").await.map_err(|missing| secret_error(&missing, ctx.now))?;
@@ -70,6 +67,51 @@ pub async fn maas(ctx: &Context<'_>) -> Result<String, StageError> {
     let said = region_is_fit(ctx, site, region.client()).await?;
     ctx.tools.sites.keep_fit(ctx.site.id, about, ctx.now, &said);
     Ok(said)
+}
+
+/// What a boot at an OpenCHAMI site will need, asked for before anything is changed. Gives a line for people.
+///
+/// # Errors
+/// The site is disabled, the SKU unknown; a service does not answer, or refuses the token.
+pub async fn openchami(ctx: &Context<'_>) -> Result<String, StageError> {
+    site_is_active(ctx)?;
+    sku_is_known(ctx).await?;
+    let site = ctx.openchami_site()?;
+    let client = openchami::client(ctx).await?;
+    // A token that was replaced makes another client: what was found with the one before does not count.
+    let about = format!("{:p}", std::sync::Arc::as_ptr(&client));
+    if let Some(said) = ctx.tools.sites.found_fit(ctx.site.id, &about, ctx.now, FIT_FOR) {
+        return Ok(said);
+    }
+    let said = fit(&client, site).await.map_err(failed(ctx.now))?;
+    ctx.tools.sites.keep_fit(ctx.site.id, about, ctx.now, &said);
+    Ok(said)
+}
+
+/// Asks each service of a site whether it is well, and State Manager for something that needs the token.
+///
+/// # Errors
+/// One is not, is not there, or refuses the token.
+pub async fn fit(client: &OchamiClient, site: &OpenchamiSite) -> Result<String, ProviderError> {
+    client.smd_ready().await?;
+    // Lists are public even where a token is needed: this one is not.
+    client.endpoints_at("127.0.0.1").await?;
+    client.bss_ready().await?;
+    let mut there = "State Manager and Boot Script Service answer".to_owned();
+    if site.pcs_url.is_some() {
+        client.pcs_ready().await?;
+        there.push_str(", Power Control too");
+    }
+    Ok(there)
+}
+
+async fn sku_is_known(ctx: &Context<'_>) -> Result<(), StageError> {
+    let sku = &ctx.node.sku;
+    if ctx.tools.store.sku(sku).await.map_err(store_error)?.is_some() {
+        return Ok(());
+    }
+    let text = format!("there is no SKU {sku} any more: `lattice sku create {sku}`");
+    Err(error(FailureClass::InputConfigError, "sku_unknown", text))
 }
 
 async fn region_is_fit(ctx: &Context<'_>, site: &MaasSite, client: &MaasClient) -> Result<String, StageError> {

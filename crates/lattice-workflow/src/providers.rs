@@ -12,6 +12,7 @@ use lattice_core::time::Timestamp;
 use lattice_providers::error::{ErrorKind, ProviderError, Remedy};
 use lattice_providers::machine::bmc::{BmcControl, Caller};
 use lattice_providers::machine::maas::MaasObserver;
+use lattice_providers::machine::openchami::OchamiClient;
 use lattice_providers::observer::MachineObservation;
 use lattice_providers::provider::{CommandOutput, GuestAccess, MachineProvider};
 
@@ -37,6 +38,15 @@ pub trait Providers: Send + Sync {
     /// # Errors
     /// The site's settings or credentials cannot be used.
     async fn maas(&self, site: &Site) -> Result<Arc<MaasObserver>, ProviderError>;
+
+    /// The services of an OpenCHAMI site.
+    ///
+    /// # Errors
+    /// The site's settings or credentials cannot be used, or there is no way to OpenCHAMI here.
+    async fn openchami(&self, site: &Site) -> Result<Arc<OchamiClient>, ProviderError> {
+        let why = format!("there is no way to the OpenCHAMI site {} here", site.name);
+        Err(ProviderError::unusable("openchami connect", why))
+    }
 
     /// A node's BMC, for one caller.
     ///

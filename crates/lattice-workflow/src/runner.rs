@@ -21,7 +21,7 @@ use lattice_store::StoreError;
 use tracing::warn;
 
 use crate::crash::Crashed;
-use crate::enrollment::job_secrets;
+use crate::enrollment::{boot_before_secrets, job_secrets};
 use crate::stage::NodeAsk;
 use crate::tools::Tools;
 
@@ -209,13 +209,14 @@ impl Work {
     /// What was kept secret for the enrolment is not needed any more. False when it cannot be forgotten now: the job
     /// stays as it is until it is woken again, so that no secret outlives it unseen.
     async fn forgets_secrets(&self) -> bool {
-        match self.tools.secrets.delete(&job_secrets(self.job.id)).await {
-            Ok(()) => true,
-            Err(failed) => {
+        let before = self.job.outputs.netboot.is_some().then(|| boot_before_secrets(self.job.id));
+        for path in before.into_iter().chain([job_secrets(self.job.id)]) {
+            if let Err(failed) = self.tools.secrets.delete(&path).await {
                 warn!(job_id = %self.job.id, error = %failed, "secrets of a late success cannot be forgotten");
-                false
+                return false;
             }
         }
+        true
     }
 
     /// The job failed, and its own agent is there and healthy nevertheless. spec: S5 4.13

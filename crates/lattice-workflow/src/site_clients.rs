@@ -18,6 +18,7 @@ use lattice_providers::machine::maas::follow::FollowLimits;
 use lattice_providers::machine::maas::{
     ClientSettings, HttpTransport, MaasClient, MaasObserver, MaasTransport, RetryPolicy, Roots,
 };
+use lattice_providers::machine::openchami::{OchamiClient, OchamiSettings};
 use lattice_providers::provider::CommandOutput;
 use lattice_providers::secret::{SecretStore, read_field};
 use lattice_providers::ssh::{ExecLimits, HostKey, SshCredential, SshSession, SshTarget};
@@ -38,6 +39,7 @@ pub struct SiteClients {
     transports: Box<TransportFactory>,
     regions: Mutex<HashMap<SiteId, Made<MaasObserver>>>,
     hosts: Mutex<HashMap<SiteId, Made<LxdClient>>>,
+    ochamis: Mutex<HashMap<SiteId, Made<OchamiClient>>>,
     bmcs: Arc<BmcClients>,
 }
 
@@ -70,6 +72,7 @@ impl SiteClients {
             transports: Box::new(transports),
             regions: Mutex::default(),
             hosts: Mutex::default(),
+            ochamis: Mutex::default(),
             bmcs,
         }
     }
@@ -146,6 +149,32 @@ impl Providers for SiteClients {
         }
         let client = Arc::new(self.region(settings, &key)?);
         regions.insert(site.id, Made { from, client: Arc::clone(&client) });
+        Ok(client)
+    }
+
+    async fn openchami(&self, site: &Site) -> Result<Arc<OchamiClient>, ProviderError> {
+        let SiteProvider::Openchami(settings) = &site.provider else {
+            let why = format!("site {} is no OpenCHAMI site", site.name);
+            return Err(ProviderError::unusable("openchami connect", why));
+        };
+        let token = match settings.needs_token {
+            true => Some(self.secret("openchami credentials", &settings.token_path, "token").await?),
+            false => None,
+        };
+        let (pcs, authority) = (settings.pcs_url.clone(), settings.authority_pem.clone());
+        let parts = [&settings.smd_url, &settings.bss_url, pcs.as_ref().unwrap_or(&String::new())]
+            .map(String::as_str)
+            .join("\n");
+        let secret = token.as_ref().map_or("", |token| token.expose().as_str());
+        let from = token_hash(&format!("{parts}\n{}\n{secret}", authority.as_deref().unwrap_or_default()));
+        let mut ochamis = self.ochamis.lock().await;
+        if let Some(made) = ochamis.get(&site.id).filter(|made| made.from == from) {
+            return Ok(Arc::clone(&made.client));
+        }
+        let roots = authority.map_or(Roots::System, |pem| Roots::Pem(pem.into_bytes()));
+        let services = OchamiSettings { smd: settings.smd_url.clone(), bss: settings.bss_url.clone(), pcs, roots };
+        let client = Arc::new(OchamiClient::new(services, token, Arc::clone(&self.clock))?);
+        ochamis.insert(site.id, Made { from, client: Arc::clone(&client) });
         Ok(client)
     }
 

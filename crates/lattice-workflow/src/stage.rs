@@ -7,7 +7,7 @@ use lattice_core::ids::{OpId, SiteId};
 use lattice_core::job::{Flow, Job, JobOutputs, Observed, OperatorAction, Stage, StageError, UndoKind};
 use lattice_core::node::availability::AvailabilityEvent;
 use lattice_core::node::{Node, PowerFact, ProviderState};
-use lattice_core::site::{LxdSite, MaasSite, Site, SiteProvider};
+use lattice_core::site::{LxdSite, MaasSite, OpenchamiSite, Site, SiteProvider};
 use lattice_core::time::Timestamp;
 
 use crate::tools::Tools;
@@ -40,7 +40,7 @@ impl Context<'_> {
     pub fn maas_site(&self) -> Result<&MaasSite, StageError> {
         match &self.site.provider {
             SiteProvider::Maas(site) => Ok(site),
-            SiteProvider::Manual | SiteProvider::Lxd(_) => Err(self.wrong_site("maas")),
+            SiteProvider::Manual | SiteProvider::Lxd(_) | SiteProvider::Openchami(_) => Err(self.wrong_site("maas")),
         }
     }
 
@@ -51,7 +51,18 @@ impl Context<'_> {
     pub fn lxd_site(&self) -> Result<&LxdSite, StageError> {
         match &self.site.provider {
             SiteProvider::Lxd(site) => Ok(site),
-            SiteProvider::Manual | SiteProvider::Maas(_) => Err(self.wrong_site("lxd")),
+            SiteProvider::Manual | SiteProvider::Maas(_) | SiteProvider::Openchami(_) => Err(self.wrong_site("lxd")),
+        }
+    }
+
+    /// Settings of the OpenCHAMI site.
+    ///
+    /// # Errors
+    /// The site is of another kind.
+    pub fn openchami_site(&self) -> Result<&OpenchamiSite, StageError> {
+        match &self.site.provider {
+            SiteProvider::Openchami(site) => Ok(site),
+            SiteProvider::Manual | SiteProvider::Maas(_) | SiteProvider::Lxd(_) => Err(self.wrong_site("openchami")),
         }
     }
 

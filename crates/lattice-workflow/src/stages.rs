@@ -15,10 +15,14 @@ mod disable_node;
 mod drain_node;
 mod ensure_hardware_sync_configured;
 mod ensure_pxe_interface_auto;
+mod find_component;
 mod inject_bootstrap;
 mod load_lxd_site_config;
+mod load_openchami_site_config;
 mod load_site_config;
 pub(crate) mod maas;
+mod open_enrollment;
+pub(crate) mod openchami;
 mod power_off;
 mod power_on;
 mod recover_for_datasource_retry;
@@ -26,6 +30,7 @@ mod remove_node_record;
 mod render_cloud_init;
 mod resolve_power_credentials;
 mod retire_node;
+mod set_boot_parameters;
 mod stop_instance;
 mod uninstall_agent;
 mod wait_for_agent_enrollment;
@@ -33,6 +38,7 @@ mod wait_for_boot;
 mod wait_for_deployed;
 mod wait_for_drained;
 mod wait_for_hardware_sync_healthy;
+mod wait_for_network_boot;
 mod wait_for_ready;
 mod wait_for_running;
 
@@ -76,6 +82,11 @@ pub const fn stage_runner(name: StageName) -> &'static dyn StageRunner {
         StageName::PowerOff => &power_off::PowerOff,
         StageName::PowerOn => &power_on::PowerOn,
         StageName::WaitForBoot => &wait_for_boot::WaitForBoot,
+        StageName::LoadOpenchamiSiteConfig => &load_openchami_site_config::LoadOpenchamiSiteConfig,
+        StageName::FindComponent => &find_component::FindComponent,
+        StageName::SetBootParameters => &set_boot_parameters::SetBootParameters,
+        StageName::OpenEnrollment => &open_enrollment::OpenEnrollment,
+        StageName::WaitForNetworkBoot => &wait_for_network_boot::WaitForNetworkBoot,
         StageName::CheckOutOfBand => &check_out_of_band::CheckOutOfBand,
     }
 }

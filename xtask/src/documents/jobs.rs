@@ -8,7 +8,7 @@ use lattice_core::job::{
     UndoKind, disposition, flows,
 };
 use lattice_core::node::class::HeartbeatPolicy;
-use lattice_core::site::{LxdSite, MaasPolicy};
+use lattice_core::site::{LxdSite, MaasPolicy, OpenchamiPolicy};
 use strum::VariantArray;
 
 use super::table;
@@ -41,6 +41,7 @@ fn flow_of(name: FlowName) -> Flow {
     match name {
         FlowName::OnboardingMaas => flows::onboarding_maas(&policy),
         FlowName::OnboardingLxd => flows::onboarding_lxd(&lxd_defaults()),
+        FlowName::OnboardingOpenchami => flows::onboarding_openchami(&OpenchamiPolicy::default()),
         FlowName::OnboardingManual => {
             flows::onboarding_manual(Duration::from_secs(policy.enrollment_token_ttl_seconds))
         }
@@ -49,6 +50,8 @@ fn flow_of(name: FlowName) -> Flow {
         FlowName::Remove => flows::remove(),
         FlowName::RemoveLxd => flows::remove_lxd(),
         FlowName::Reboot => flows::reboot(HeartbeatPolicy::default().boot_timeout()),
+        FlowName::RebootOpenchami => flows::reboot_openchami(&OpenchamiPolicy::default()),
+        FlowName::ReimageOpenchami => flows::reimage_openchami(&OpenchamiPolicy::default()),
         FlowName::BmcInvestigation => flows::bmc_investigation(),
     }
 }
@@ -181,6 +184,7 @@ const fn undone(kind: UndoKind) -> &'static str {
         UndoKind::ReleaseToReady => "releasing the machine to Ready",
         UndoKind::DeleteInstance => "deleting the instance",
         UndoKind::Undrain => "taking the drain back",
+        UndoKind::RestoreBootParameters => "setting again what it booted before",
     }
 }
 

@@ -16,7 +16,7 @@ use crate::paging::Paging;
 use crate::session::{Answer, Session};
 use crate::vocabulary::word;
 use crate::watch::{self, Deadline};
-use actions::{Act, Drain, Plain, Retire, Wait};
+use actions::{Act, Drain, Plain, Reimage, Retire, Wait};
 
 /// What can be done with nodes.
 #[derive(Debug, Subcommand)]
@@ -54,6 +54,8 @@ pub enum Command {
     Reboot(Wait),
     /// Wait until a node's status or availability is what you name
     Wait(Until),
+    /// Replace the OS of a node that is drained or down: it boots another image, and enrols again
+    Reimage(Reimage),
     /// Take a node out of scheduling for good; its identity stays
     Retire(Retire),
     /// Give a retired node back
@@ -199,6 +201,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
         Command::Disable(act) => actions::act(Verb::Disable, act, session).await,
         Command::Enable(act) => actions::act(Verb::Enable, act, session).await,
         Command::Reboot(wait) => actions::wait(Verb::Reboot, wait, session).await,
+        Command::Reimage(reimage) => actions::reimage(reimage, session).await,
         Command::Retire(retire) => actions::retire(retire, session).await,
         Command::Reactivate(act) => actions::act(Verb::Reactivate, act, session).await,
         Command::Remove(wait) => actions::wait(Verb::Remove, wait, session).await,

@@ -21,6 +21,8 @@ pub enum Command {
     Maas(Maas),
     /// Onboard an instance of an LXD server
     Lxd(Lxd),
+    /// Onboard a machine of an OpenCHAMI system: it boots an image from the network, whose agent enrols
+    Openchami(Openchami),
     /// Many machines in one request
     #[command(subcommand)]
     Batch(batch::Command),
@@ -83,6 +85,27 @@ pub struct Lxd {
     request: Request,
 }
 
+/// A machine of an OpenCHAMI system, by at least one of its names.
+#[derive(Debug, Args)]
+#[group(id = "names", required = true, multiple = true, args = ["xname", "mac", "bmc"])]
+pub struct Openchami {
+    /// What every onboarding needs
+    #[command(flatten)]
+    request: Request,
+    /// The component: x1000c0s1b0n0
+    #[arg(long, value_name = "XNAME")]
+    xname: Option<String>,
+    /// Hardware address of the interface that it boots from
+    #[arg(long, value_name = "MAC")]
+    mac: Option<String>,
+    /// Address of its BMC
+    #[arg(long, value_name = "ADDRESS")]
+    bmc: Option<std::net::IpAddr>,
+    /// What it boots, by the name of a boot profile; what the site says when it is not given
+    #[arg(long, value_name = "PROFILE")]
+    boot_profile: Option<String>,
+}
+
 /// Which onboardings.
 #[derive(Debug, Args)]
 pub struct List {
@@ -133,10 +156,15 @@ pub struct Watch {
 pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
     match command {
         Command::Maas(Maas { request, ipmi_ip, profile, pxe_mac }) => {
-            let machine = Machine { ipmi_ip: Some(ipmi_ip.to_string()), pxe_mac, profile };
+            let machine = Machine { ipmi_ip: Some(ipmi_ip.to_string()), pxe_mac, profile, ..Machine::default() };
             start(request, machine, session).await
         }
         Command::Lxd(lxd) => start(lxd.request, Machine::default(), session).await,
+        Command::Openchami(Openchami { request, xname, mac, bmc, boot_profile }) => {
+            let ipmi_ip = bmc.map(|bmc| bmc.to_string());
+            let machine = Machine { ipmi_ip, pxe_mac: mac, xname, boot_profile, ..Machine::default() };
+            start(request, machine, session).await
+        }
         Command::Batch(command) => batch::run(command, session).await,
         Command::List(list) => self::list(list, session).await,
         Command::Show(show) => session.show::<OnboardingView>(get(&["onboardings", &show.onboarding])).await,
@@ -166,12 +194,14 @@ async fn list(list: List, session: &Session) -> Result<(), Failure> {
     session.show::<Page<JobRow>>(get(&["onboardings"]).query(&query)).await
 }
 
-/// What only a machine of a MAAS region has.
+/// What only machines of some kinds of sites have.
 #[derive(Default)]
 struct Machine {
     ipmi_ip: Option<String>,
     pxe_mac: Option<String>,
     profile: Option<String>,
+    xname: Option<String>,
+    boot_profile: Option<String>,
 }
 
 async fn start(request: Request, machine: Machine, session: &Session) -> Result<(), Failure> {
@@ -182,6 +212,8 @@ async fn start(request: Request, machine: Machine, session: &Session) -> Result<
         hostname: request.hostname,
         ipmi_ip: machine.ipmi_ip,
         pxe_mac: machine.pxe_mac,
+        xname: machine.xname,
+        boot_profile: machine.boot_profile,
         class: request.class.map(|text| word("class", &text)).transpose()?,
         reason: request.reason,
     };

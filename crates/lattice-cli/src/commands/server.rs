@@ -6,6 +6,7 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use lattice_api::client::{get, post};
 use lattice_api::node::Reason;
+use lattice_api::server::AgentCa;
 use lattice_api::task::TaskSigningKeys;
 use lattice_server::clock::{SystemClock, SystemIds};
 use lattice_server::config::Config;
@@ -47,6 +48,8 @@ enum Command {
 pub enum Keys {
     /// Show the keys that sign tasks of agents
     List,
+    /// Print the CA that agents trust: an image that boots from the network holds it as /etc/lattice/ca.pem
+    AgentCa,
     /// Sign tasks with a new key; agents trust the one before until its last task is over
     RotateTaskSigning {
         /// Why; kept in the audit
@@ -71,11 +74,22 @@ impl Arguments {
 /// Refused.
 pub async fn keys(keys: &Keys, session: &Session) -> Result<(), Failure> {
     match keys {
+        Keys::AgentCa => session.show::<AgentCa>(get(&["agent-ca"])).await,
         Keys::List => session.show::<TaskSigningKeys>(get(&["task-signing-keys"])).await,
         Keys::RotateTaskSigning { reason } => {
             let reason = Reason { reason: reason.clone() };
             session.show::<TaskSigningKeys>(post(&["task-signing-keys", "rotate"]).json(&reason)).await
         }
+    }
+}
+
+impl Shown for AgentCa {
+    fn text(&self, _: Look) -> String {
+        self.ca_pem.clone()
+    }
+
+    fn names(&self) -> Vec<String> {
+        Vec::new()
     }
 }
 

@@ -82,6 +82,8 @@ pub enum Create {
     Maas(Maas),
     /// An LXD server
     Lxd(Lxd),
+    /// An OpenCHAMI system
+    Openchami(Openchami),
 }
 
 /// What every site has.
@@ -149,6 +151,38 @@ pub struct Lxd {
     agent_binary: Option<String>,
 }
 
+/// An OpenCHAMI system.
+#[derive(Debug, Args)]
+pub struct Openchami {
+    /// Name and further settings
+    #[command(flatten)]
+    place: Place,
+    /// Address of State Manager: https://smd.dc1:27779
+    #[arg(long, value_name = "URL")]
+    smd_url: String,
+    /// Address of the Boot Script Service: https://bss.dc1:27778
+    #[arg(long, value_name = "URL")]
+    bss_url: String,
+    /// Address of Power Control; without it nodes are switched through BMCs of their own
+    #[arg(long, value_name = "URL")]
+    pcs_url: Option<String>,
+    /// Certificates of those who sign the services' certificates, in PEM; those of the server's host when it is not given
+    #[arg(long, value_name = "FILE")]
+    authority: Option<PathBuf>,
+    /// The services ask for no token
+    #[arg(long)]
+    no_token: bool,
+    /// Kernel of new nodes: http://images.dc1/vmlinuz
+    #[arg(long, value_name = "URL")]
+    kernel: String,
+    /// Initial file system of new nodes; it, or what it mounts, holds the agent
+    #[arg(long, value_name = "URL")]
+    initrd: String,
+    /// Parameters of the kernel; anybody may read them
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    params: String,
+}
+
 /// Settings to change.
 #[derive(Debug, Args)]
 pub struct Set {
@@ -181,6 +215,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
             let body = match kind {
                 Create::Maas(maas) => self::maas(maas)?,
                 Create::Lxd(lxd) => self::lxd(lxd)?,
+                Create::Openchami(openchami) => self::openchami(openchami)?,
             };
             session.show::<SiteView>(post(&["sites"]).json(&body)).await
         }
@@ -343,6 +378,19 @@ fn lxd(lxd: Lxd) -> Result<CreateSite, Failure> {
     put_given(&mut provider, "default_profile", lxd.profile);
     put_given(&mut provider, "agent_binary", lxd.agent_binary);
     create(lxd.place, provider)
+}
+
+fn openchami(site: Openchami) -> Result<CreateSite, Failure> {
+    let mut provider = json!({
+        "kind": "openchami",
+        "smd_url": site.smd_url,
+        "bss_url": site.bss_url,
+        "needs_token": !site.no_token,
+        "boot_profiles": {"default": {"kernel": site.kernel, "initrd": site.initrd, "params": site.params}},
+    });
+    put_given(&mut provider, "pcs_url", site.pcs_url);
+    put_given(&mut provider, "authority_pem", site.authority.map(|path| read(&path)).transpose()?);
+    create(site.place, provider)
 }
 
 fn create(place: Place, mut provider: Value) -> Result<CreateSite, Failure> {

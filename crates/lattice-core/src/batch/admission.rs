@@ -17,11 +17,15 @@ pub struct Parallel {
 
 /// The limits of a site. Sites whose provider has no policy for it get MAAS's defaults.
 pub fn parallel(site: &Site) -> Parallel {
-    let policy = match &site.provider {
-        SiteProvider::Maas(maas) => &maas.policy,
-        SiteProvider::Manual | SiteProvider::Lxd(_) => &MaasPolicy::default(),
+    let (batch, site) = match &site.provider {
+        SiteProvider::Maas(maas) => (maas.policy.batch_max_parallel, maas.policy.site_max_parallel),
+        SiteProvider::Openchami(site) => (site.policy.batch_max_parallel, site.policy.site_max_parallel),
+        SiteProvider::Manual | SiteProvider::Lxd(_) => {
+            let policy = MaasPolicy::default();
+            (policy.batch_max_parallel, policy.site_max_parallel)
+        }
     };
-    Parallel { batch: policy.batch_max_parallel.max(1), site: policy.site_max_parallel.max(1) }
+    Parallel { batch: batch.max(1), site: site.max(1) }
 }
 
 /// The limit of one batch: its profile's, else its site's, or what its operator asked for, if that is less.

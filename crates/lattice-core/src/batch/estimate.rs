@@ -38,6 +38,7 @@ pub fn flow_at(site: &Site) -> Option<Flow> {
     match &site.provider {
         SiteProvider::Maas(maas) => Some(flows::onboarding_maas(&maas.policy)),
         SiteProvider::Lxd(lxd) => Some(flows::onboarding_lxd(lxd)),
+        SiteProvider::Openchami(site) => Some(flows::onboarding_openchami(&site.policy)),
         SiteProvider::Manual => None,
     }
 }

@@ -404,6 +404,7 @@ fn milestone(change: &JobChange) -> Option<String> {
         JobKind::Retire => "retirement",
         JobKind::Remove => "removal",
         JobKind::Reboot => "reboot",
+        JobKind::Reimage => "reimage",
         JobKind::BmcInvestigation => "bmc_investigation",
     };
     Some(format!("node.{noun}.{what}"))

@@ -158,9 +158,15 @@ fn one(request: &Request, new: &NewBatch, machine: &NewMachine, batch: BatchId) 
             problem: "has no meaning at an LXD site: instances have no BMC".to_owned(),
         }),
         SiteProvider::Lxd(_) => create::lxd(request, &node),
-        SiteProvider::Manual => {
-            Err(Refused::WrongSiteKind { site: new.site.name.clone(), kind: "manual", needed: "maas or lxd" })
+        SiteProvider::Openchami(_) => {
+            let bmc_address = machine.ipmi_ip.as_deref();
+            create::openchami(request, &node, create::OpenchamiMachine { bmc_address, ..Default::default() })
         }
+        SiteProvider::Manual => Err(Refused::WrongSiteKind {
+            site: new.site.name.clone(),
+            kind: "manual",
+            needed: "maas, lxd or openchami",
+        }),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::credential::EnrollmentToken;
 use crate::ids::{BatchId, Generation, NodeId, TokenId};
 use crate::job::{JobInput, NewJob};
 use crate::node::{Availability, Node, NodeClass, NodeState, OnboardingMode, Status};
-use crate::site::{MaasSettings, Site, SiteProfile, SiteProvider, SiteStatus};
+use crate::site::{MaasSettings, OpenchamiSite, Site, SiteProfile, SiteProvider, SiteStatus};
 use crate::sku::Sku;
 
 /// A machine as an operator names it.
@@ -38,6 +38,19 @@ pub struct MaasMachine<'a> {
     pub profile: Option<&'a SiteProfile>,
 }
 
+/// What an OpenCHAMI system knows a machine by: at least one of the names.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OpenchamiMachine<'a> {
+    /// The component: `x1000c0s1b0n0`.
+    pub xname: Option<&'a str>,
+    /// Hardware address of the interface that it boots from.
+    pub mac: Option<&'a str>,
+    /// Address of its BMC.
+    pub bmc_address: Option<&'a str>,
+    /// What it boots; none: what the site says.
+    pub boot_profile: Option<&'a str>,
+}
+
 /// A token that the caller drew; only its hash comes in here.
 #[derive(Debug, Clone)]
 pub struct DrawnToken {
@@ -54,7 +67,7 @@ pub struct DrawnToken {
 pub fn manual(request: &Request, new: &NewNode, token: &DrawnToken) -> Result<Planned, Refused> {
     match &new.site.provider {
         SiteProvider::Manual => {}
-        other @ (SiteProvider::Maas(_) | SiteProvider::Lxd(_)) => {
+        other @ (SiteProvider::Maas(_) | SiteProvider::Lxd(_) | SiteProvider::Openchami(_)) => {
             return Err(wrong_kind(new.site, other.kind(), "manual"));
         }
     }
@@ -89,28 +102,24 @@ pub fn maas(request: &Request, new: &NewNode, machine: MaasMachine<'_>) -> Resul
     let MaasMachine { ipmi_ip, pxe_mac, profile } = machine;
     let settings = match &new.site.provider {
         SiteProvider::Maas(maas) => Box::new(MaasSettings::of(maas, profile)),
-        other @ (SiteProvider::Manual | SiteProvider::Lxd(_)) => {
+        other @ (SiteProvider::Manual | SiteProvider::Lxd(_) | SiteProvider::Openchami(_)) => {
             return Err(wrong_kind(new.site, other.kind(), "maas"));
         }
     };
     if let Some(profile) = profile.filter(|profile| profile.status == SiteStatus::Disabled) {
         return Err(Refused::ProfileDisabled { site: new.site.name.clone(), profile: profile.name.clone() });
     }
-    let address: IpAddr = ipmi_ip.parse().map_err(|_| Refused::Invalid {
-        field: "ipmi_ip",
-        problem: format!("must be an IP address such as 10.176.16.128, not `{ipmi_ip}`"),
-    })?;
+    let address = bmc_ip(ipmi_ip)?;
     if let Some(mac) = pxe_mac {
         check_mac(mac)?;
     }
     let mut node = row(request, new, OnboardingMode::Maas, Status::Enrolling)?;
-    node.bmc_address = Some(address.to_string());
+    node.bmc_address = Some(address.clone());
     let pxe_mac = pxe_mac.map(str::to_ascii_lowercase);
-    let input =
-        JobInput::OnboardMaas { hostname: node.hostname.clone(), ipmi_ip: address.to_string(), pxe_mac, settings };
+    let input = JobInput::OnboardMaas { hostname: node.hostname.clone(), ipmi_ip: address.clone(), pxe_mac, settings };
     let job = NewJob { node: &node, site: new.site, input, batch: new.batch }.build(request);
     node.owning_job = Some(job.id);
-    let bmc = Guard::BmcAddressFree { site: new.site.id, address: address.to_string() };
+    let bmc = Guard::BmcAddressFree { site: new.site.id, address };
     let mut planned = onboarding(request, new, node, job);
     planned.commit.guards.push(bmc);
     Ok(planned)
@@ -123,7 +132,7 @@ pub fn maas(request: &Request, new: &NewNode, machine: MaasMachine<'_>) -> Resul
 pub fn lxd(request: &Request, new: &NewNode) -> Result<Planned, Refused> {
     match &new.site.provider {
         SiteProvider::Lxd(_) => {}
-        other @ (SiteProvider::Manual | SiteProvider::Maas(_)) => {
+        other @ (SiteProvider::Manual | SiteProvider::Maas(_) | SiteProvider::Openchami(_)) => {
             return Err(wrong_kind(new.site, other.kind(), "lxd"));
         }
     }
@@ -132,6 +141,75 @@ pub fn lxd(request: &Request, new: &NewNode) -> Result<Planned, Refused> {
     let job = NewJob { node: &node, site: new.site, input, batch: new.batch }.build(request);
     node.owning_job = Some(job.id);
     Ok(onboarding(request, new, node, job))
+}
+
+/// Accepts an onboarding of a machine of an OpenCHAMI system.
+///
+/// # Errors
+/// Bad hostname, name or address, no name at all, an unknown boot profile, disabled site, or one that is not OpenCHAMI.
+pub fn openchami(request: &Request, new: &NewNode, machine: OpenchamiMachine<'_>) -> Result<Planned, Refused> {
+    let site = match &new.site.provider {
+        SiteProvider::Openchami(site) => site,
+        other @ (SiteProvider::Manual | SiteProvider::Maas(_) | SiteProvider::Lxd(_)) => {
+            return Err(wrong_kind(new.site, other.kind(), "openchami"));
+        }
+    };
+    let OpenchamiMachine { xname, mac, bmc_address, boot_profile } = machine;
+    if xname.is_none() && mac.is_none() && bmc_address.is_none() {
+        let problem = "or `pxe_mac` or `ipmi_ip` is needed at an OpenCHAMI site: the component, the hardware address that \
+                       it boots from, or the address of its BMC";
+        return Err(Refused::Invalid { field: "xname", problem: problem.to_owned() });
+    }
+    if let Some(xname) = xname {
+        check_xname(xname)?;
+    }
+    if let Some(mac) = mac {
+        check_mac(mac)?;
+    }
+    let bmc_address = bmc_address.map(bmc_ip).transpose()?;
+    check_boot_profile(site, boot_profile)?;
+    let mut node = row(request, new, OnboardingMode::Openchami, Status::Enrolling)?;
+    node.bmc_address.clone_from(&bmc_address);
+    let input = JobInput::OnboardOpenchami {
+        hostname: node.hostname.clone(),
+        xname: xname.map(str::to_owned),
+        mac: mac.map(str::to_ascii_lowercase),
+        bmc_address,
+        boot_profile: boot_profile.map(str::to_owned),
+    };
+    let job = NewJob { node: &node, site: new.site, input, batch: new.batch }.build(request);
+    node.owning_job = Some(job.id);
+    // One BMC may serve several nodes: its address is no name of one.
+    Ok(onboarding(request, new, node, job))
+}
+
+/// A boot profile of the site.
+///
+/// # Errors
+/// It has none of that name.
+pub fn check_boot_profile(site: &OpenchamiSite, name: Option<&str>) -> Result<(), Refused> {
+    if site.profile(name).is_some() {
+        return Ok(());
+    }
+    let there: Vec<&str> = site.boot_profiles.keys().map(String::as_str).collect();
+    Err(Refused::Invalid {
+        field: "boot_profile",
+        problem: format!("must be one of the site's boot_profiles: {}", there.join(", ")),
+    })
+}
+
+/// A component's name such as `x1000c0s1b0n0`.
+///
+/// # Errors
+/// Anything else, naming the field.
+fn check_xname(text: &str) -> Result<(), Refused> {
+    let fine = (2..=32).contains(&text.len())
+        && text.starts_with('x')
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    if fine {
+        return Ok(());
+    }
+    Err(Refused::Invalid { field: "xname", problem: "must be a component's name such as x1000c0s1b0n0".to_owned() })
 }
 
 fn wrong_kind(site: &Site, kind: &'static str, needed: &'static str) -> Refused {
@@ -191,6 +269,14 @@ fn row(request: &Request, new: &NewNode, mode: OnboardingMode, status: Status) -
         created_at: request.now,
         updated_at: request.now,
         generation: Generation::FIRST,
+    })
+}
+
+fn bmc_ip(text: &str) -> Result<String, Refused> {
+    let parsed: Result<IpAddr, _> = text.parse();
+    parsed.map(|address| address.to_string()).map_err(|_| Refused::Invalid {
+        field: "ipmi_ip",
+        problem: format!("must be an IP address such as 10.176.16.128, not `{text}`"),
     })
 }
 

@@ -186,8 +186,7 @@ fn follow(
         after = decide(&after, NodeEvent::Status(event), &facts, request.now)?.change.after;
         cause = Some((NodeEvent::Status(event).name(), NodeAction::Moved));
     }
-    if state.status.is_terminal() && after.owning_job == Some(job.id) {
-        after.owning_job = None;
+    if state.status.is_terminal() && after.leave_job(job.id) {
         cause = cause.or(Some(("job_ended", NodeAction::Updated)));
     }
     Ok(cause.map(|(cause, action)| NodeChange {
@@ -200,14 +199,8 @@ fn follow(
 }
 
 /// The edge between two statuses, asked for as the job where the table lets it, else as the operator.
-fn edge(from: Status, to: Status, kind: JobKind) -> Option<(crate::node::status::StatusEvent, Owner)> {
-    let own = match kind {
-        JobKind::Onboarding => Owner::Onboarding,
-        JobKind::Drain | JobKind::Retire => Owner::Retirement,
-        JobKind::Remove => Owner::Removal,
-        JobKind::Reboot | JobKind::BmcInvestigation => Owner::Operator,
-    };
+pub fn edge(from: Status, to: Status, kind: JobKind) -> Option<(crate::node::status::StatusEvent, Owner)> {
     let edges = || STATUS_EDGES.iter().filter(move |edge| edge.from == from && edge.to == to);
     let found = |owner: Owner| edges().find(|edge| edge.owners.contains(&owner)).map(|edge| (edge.event, owner));
-    found(own).or_else(|| found(Owner::Operator))
+    found(kind.owner()).or_else(|| found(Owner::Operator))
 }

@@ -7,9 +7,9 @@ use crate::allocation::Allocation;
 use crate::change::{Change, Guard, NodeAction, NodeChange};
 use crate::job::{Disposal, Job, JobInput, JobKind, JobStatus, NewJob};
 use crate::node::availability::{AvailabilityEvent, Effect};
-use crate::node::machine::{Facts, Health, Moved, NodeEvent, decide};
+use crate::node::machine::{self, Facts, Health, Moved, NodeEvent, decide};
 use crate::node::status::{Owner, StatusEvent};
-use crate::node::{DownCause, HoldKind, Node, NodeClass, Status};
+use crate::node::{DownCause, Hold, HoldKind, Node, NodeClass, Status};
 use crate::site::{Site, SiteProvider};
 use crate::time::human;
 
@@ -273,12 +273,57 @@ pub fn reboot(known: &Known, request: &Request) -> Result<Planned, Refused> {
     let event = NodeEvent::Availability(AvailabilityEvent::Reboot);
     match &known.site.provider {
         SiteProvider::Manual if !known.has_bmc => known.simple(request, event),
-        SiteProvider::Manual | SiteProvider::Maas(_) | SiteProvider::Lxd(_) => {
+        SiteProvider::Manual | SiteProvider::Maas(_) | SiteProvider::Lxd(_) | SiteProvider::Openchami(_) => {
             known.moved(request, event)?;
             known.not_busy()?;
             Ok(known.owned(request, JobInput::Reboot, "reboot", &request.reason))
         }
     }
+}
+
+/// Replaces its OS; its identity is kept. A job gives it another image and leads it through enrolment again; until then
+/// the hold `maintenance` of that job stands. design: 2-state-model "Reimage"
+///
+/// # Errors
+/// Its site's provider cannot do it, or has no such image; something runs on it, or it is owned by another job.
+pub fn reimage(known: &Known, request: &Request, image: Option<&str>) -> Result<Planned, Refused> {
+    let node = known.node;
+    match &known.site.provider {
+        SiteProvider::Openchami(site) => super::create::check_boot_profile(site, image)?,
+        other @ (SiteProvider::Manual | SiteProvider::Maas(_) | SiteProvider::Lxd(_)) => {
+            let (site, kind) = (known.site.name.clone(), other.kind());
+            return Err(Refused::WrongSiteKind { site, kind, needed: "openchami" });
+        }
+    }
+    if known.live_allocations > 0 {
+        let need = format!("that its {} allocations end: drain it first", known.live_allocations);
+        let event = NodeEvent::Status(StatusEvent::Reimage);
+        return Err(
+            machine::Refused::GuardFailed { hostname: node.hostname.clone(), state: node.state, event, need }.into()
+        );
+    }
+    // The job moves it once its power is off; that it may then be moved is judged now.
+    let facts = Facts { owner: Owner::Reimage, ..known.facts(request) };
+    decide(node, NodeEvent::Status(StatusEvent::Reimage), &facts, request.now)?;
+    known.not_busy()?;
+    let input = JobInput::Reimage { image: image.map(str::to_owned) };
+    let mut planned = known.owned(request, input, "reimage", &request.reason);
+    let job = planned.job;
+    for change in &mut planned.commit.changes {
+        if let Change::Node(change) = change
+            && node.hold(HoldKind::Maintenance).is_none()
+        {
+            change.after.holds.push(Hold {
+                kind: HoldKind::Maintenance,
+                by: request.actor.clone(),
+                reason: "its OS is replaced".to_owned(),
+                since: request.now,
+                until: None,
+                job,
+            });
+        }
+    }
+    Ok(planned)
 }
 
 /// Resumes, or creates anew, the job that owns a draining or removing node; a live one is success without a duplicate.

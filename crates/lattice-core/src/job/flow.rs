@@ -98,6 +98,8 @@ pub enum UndoKind {
     DeleteInstance,
     /// Take the drain back.
     Undrain,
+    /// What the machine booted before is set again.
+    RestoreBootParameters,
 }
 
 /// How a stage is undone. Undoing observes first, always.

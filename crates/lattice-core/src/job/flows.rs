@@ -9,7 +9,7 @@ use super::operator_action::DecisionKind;
 use super::stage::StageName;
 use crate::failure::FailureClass;
 use crate::node::Status;
-use crate::site::{LxdSite, MaasPolicy};
+use crate::site::{LxdSite, MaasPolicy, OpenchamiPolicy};
 
 /// Code of a deployment failure that is worth a second deployment. spec: S5 4.3 ClassifyDeployFailure
 pub const DATASOURCE_LIKE: &str = "datasource_like";
@@ -41,6 +41,8 @@ pub enum FlowName {
     OnboardingMaas,
     /// An instance becomes a node. spec: S5 10
     OnboardingLxd,
+    /// A machine of an OpenCHAMI system becomes a node.
+    OnboardingOpenchami,
     /// An operator ran the bootstrap command.
     OnboardingManual,
     /// A node is emptied, and stays in the fleet. spec: S1
@@ -53,6 +55,10 @@ pub enum FlowName {
     RemoveLxd,
     /// A machine or an instance is switched off and on again. spec: S1 "Down → Booting"
     Reboot,
+    /// A machine of an OpenCHAMI system boots its image anew, with a fresh token. spec: S1 "Down → Booting"
+    RebootOpenchami,
+    /// A machine of an OpenCHAMI system boots another image, and enrols again. spec: S1 "Down → Booting"
+    ReimageOpenchami,
     /// A node that went down is looked at through its BMC. spec: S1 "Degraded → Down"
     BmcInvestigation,
 }
@@ -317,6 +323,98 @@ pub fn reboot(boot: Duration) -> Flow {
         },
     ];
     Flow { name: FlowName::Reboot, version: 1, stages, back_edge: None }
+}
+
+/// Onboarding of a machine of an OpenCHAMI system: it boots an image from the network, whose agent enrols.
+pub fn onboarding_openchami(policy: &OpenchamiPolicy) -> Flow {
+    let mut stages = vec![
+        Stage {
+            reentry: Reentry::Pure,
+            node_during: Some(Status::Enrolling),
+            ..stage(StageName::LoadOpenchamiSiteConfig)
+        },
+        find_component(policy),
+    ];
+    stages.extend(netboot(policy, RESTORED, None));
+    stages.push(waits_for_network(policy));
+    stages.push(Stage {
+        resume_at: Some(StageName::PowerOff),
+        ..enrollment_stage(Duration::from_millis(policy.enrollment_timeout_ms), 2)
+    });
+    Flow { name: FlowName::OnboardingOpenchami, version: 1, stages, back_edge: None }
+}
+
+/// What it boots stands; its power is cut, and the agent of the new boot comes with a token of its own.
+pub fn reboot_openchami(policy: &OpenchamiPolicy) -> Flow {
+    let mut stages = vec![find_component(policy)];
+    stages.extend(netboot(policy, None, None));
+    let boot = policy.netboot_timeout_ms + policy.enrollment_timeout_ms;
+    stages.push(Stage {
+        timeout: within(Duration::from_millis(boot), FailureClass::PostDeployConnectivityFailure, "boot_timeout"),
+        resume_at: Some(StageName::PowerOff),
+        ..stage(StageName::WaitForBoot)
+    });
+    Flow { name: FlowName::RebootOpenchami, version: 1, stages, back_edge: None }
+}
+
+/// Another image: once the power is off nothing of the OS before is left, so the node enrols again from there.
+/// design: 2-state-model "Reimage"
+pub fn reimage_openchami(policy: &OpenchamiPolicy) -> Flow {
+    let mut stages =
+        vec![Stage { reentry: Reentry::Pure, ..stage(StageName::LoadOpenchamiSiteConfig) }, find_component(policy)];
+    stages.extend(netboot(policy, RESTORED, Some(Status::Enrolling)));
+    stages.push(waits_for_network(policy));
+    stages.push(Stage {
+        resume_at: Some(StageName::PowerOff),
+        ..enrollment_stage(Duration::from_millis(policy.enrollment_timeout_ms), 2)
+    });
+    Flow { name: FlowName::ReimageOpenchami, version: 1, stages, back_edge: None }
+}
+
+const RESTORED: Option<Undo> = undo(UndoKind::RestoreBootParameters, s(300), None);
+
+fn find_component(policy: &OpenchamiPolicy) -> Stage {
+    let discovery = Duration::from_millis(policy.discovery_timeout_ms);
+    Stage {
+        timeout: within(discovery, FailureClass::PxeDiscoveryFailure, "component_unknown"),
+        decisions: &[DecisionKind::Machine],
+        ..stage(StageName::FindComponent)
+    }
+}
+
+/// The token is made while the machine is off: whatever ran there before cannot take it.
+fn netboot(policy: &OpenchamiPolicy, restored: Option<Undo>, while_off: Option<Status>) -> [Stage; 4] {
+    let power = Duration::from_millis(policy.power_timeout_ms);
+    let power = |error_code| within(power, FailureClass::BmcPowerFailure, error_code);
+    [
+        Stage { undo: restored, ..stage(StageName::SetBootParameters) },
+        Stage {
+            backoff: MACHINE_BACKOFF,
+            timeout: Timeout { windows: 2, ..power("power_off_timeout") },
+            node_during: while_off,
+            ..stage(StageName::PowerOff)
+        },
+        Stage {
+            undo: undo(UndoKind::RevokeEnrollmentToken, s(300), None),
+            resume_at: Some(StageName::PowerOff),
+            ..stage(StageName::OpenEnrollment)
+        },
+        Stage {
+            backoff: MACHINE_BACKOFF,
+            timeout: power("power_on_timeout"),
+            resume_at: Some(StageName::PowerOff),
+            ..stage(StageName::PowerOn)
+        },
+    ]
+}
+
+fn waits_for_network(policy: &OpenchamiPolicy) -> Stage {
+    let netboot = Duration::from_millis(policy.netboot_timeout_ms);
+    Stage {
+        timeout: within(netboot, FailureClass::PxeDiscoveryFailure, "never_asked_for_boot_script"),
+        resume_at: Some(StageName::PowerOff),
+        ..stage(StageName::WaitForNetworkBoot)
+    }
 }
 
 /// An out-of-band look at a node that went down: it changes nothing, and its result is shown.

@@ -9,12 +9,15 @@ use crate::node::Status;
 /// The node statuses that may stand beside a job's status, after the commit that set it. spec: S2 4.3, 5.3
 pub const fn allowed_node_statuses(flow: FlowName, status: JobStatus) -> &'static [Status] {
     match flow {
-        FlowName::OnboardingMaas | FlowName::OnboardingLxd => onboarding(status),
+        FlowName::OnboardingMaas | FlowName::OnboardingLxd | FlowName::OnboardingOpenchami => onboarding(status),
         FlowName::OnboardingManual => onboarding_manual(status),
         FlowName::Drain => &[Status::Active, Status::Offline, Status::Quarantined],
         FlowName::Retire => retirement(status),
         FlowName::Remove | FlowName::RemoveLxd => removal(status),
-        FlowName::Reboot => &[Status::Active, Status::Offline, Status::Quarantined, Status::Retired],
+        FlowName::Reboot | FlowName::RebootOpenchami => {
+            &[Status::Active, Status::Offline, Status::Quarantined, Status::Retired]
+        }
+        FlowName::ReimageOpenchami => reimage(status),
         // It only looks: whatever the node does meanwhile is no concern of it.
         FlowName::BmcInvestigation => <Status as strum::VariantArray>::VARIANTS,
     }
@@ -36,6 +39,20 @@ const fn onboarding_manual(status: JobStatus) -> &'static [Status] {
         JobStatus::Pending | JobStatus::Running | JobStatus::FailedRetryable => &[BootstrapIssued, Enrolling],
         JobStatus::FailedManualIntervention | JobStatus::Compensating => &[BootstrapIssued, Enrolling, Quarantined],
         JobStatus::Completed | JobStatus::Reconciled | JobStatus::Cancelled => onboarding(status),
+    }
+}
+
+/// A reimage that ends without its OS leaves the node for an operator. design: 2-state-model "Inventory status"
+const fn reimage(status: JobStatus) -> &'static [Status] {
+    use Status::{Active, Enrolling, Offline, Quarantined, Retired};
+    match status {
+        JobStatus::Pending
+        | JobStatus::Running
+        | JobStatus::Compensating
+        | JobStatus::FailedRetryable
+        | JobStatus::FailedManualIntervention => &[Active, Offline, Quarantined, Retired, Enrolling],
+        JobStatus::Completed | JobStatus::Reconciled => &[Active],
+        JobStatus::Cancelled => &[Active, Offline, Quarantined, Retired],
     }
 }
 
@@ -86,9 +103,23 @@ fn forward(flow: &Flow, before: &JobState, after: &JobState, node: Status) -> Ve
     let mut at = node;
     let mut moves = Vec::new();
     for to in asked {
-        // A job leads its node out of quarantine only when it is taken up again.
+        // A job leads its node out of quarantine only when it is taken up again, or takes its OS away.
         let is_taken_up = before.status.is_failed() || before.status == JobStatus::Compensating;
-        if is_edge(at, to) && (at != Status::Quarantined || to != Status::Enrolling || is_taken_up) {
+        let may_enrol = match flow.name {
+            FlowName::ReimageOpenchami => !is_over && (is_taken_up || before.stage != after.stage),
+            FlowName::OnboardingMaas
+            | FlowName::OnboardingLxd
+            | FlowName::OnboardingOpenchami
+            | FlowName::OnboardingManual
+            | FlowName::Drain
+            | FlowName::Retire
+            | FlowName::Remove
+            | FlowName::RemoveLxd
+            | FlowName::Reboot
+            | FlowName::RebootOpenchami
+            | FlowName::BmcInvestigation => at == Status::Quarantined && is_taken_up,
+        };
+        if is_edge(at, to) && (to != Status::Enrolling || may_enrol) {
             at = to;
             moves.push(to);
         }
@@ -100,7 +131,7 @@ const fn is_edge(from: Status, to: Status) -> bool {
     use Status::{Active, Deleted, Draining, Enrolling, Offline, Quarantined, Removing, Retired};
     matches!(
         (from, to),
-        (Quarantined, Enrolling)
+        (Active | Offline | Quarantined | Retired, Enrolling)
             | (Enrolling, Active)
             | (Active | Offline | Quarantined, Draining)
             | (Draining, Retired)
@@ -116,10 +147,18 @@ fn backward(node: Status) -> Vec<Status> {
 
 fn cancelled(flow: &Flow, after: &JobState, node: Status) -> Vec<Status> {
     match flow.name {
-        FlowName::OnboardingMaas | FlowName::OnboardingLxd | FlowName::OnboardingManual => {
-            cancelled_onboarding(node, flow.keeps_effects(after.highest_stage))
+        FlowName::OnboardingMaas
+        | FlowName::OnboardingLxd
+        | FlowName::OnboardingOpenchami
+        | FlowName::OnboardingManual => cancelled_onboarding(node, flow.keeps_effects(after.highest_stage)),
+        FlowName::Drain | FlowName::Reboot | FlowName::RebootOpenchami | FlowName::BmcInvestigation => Vec::new(),
+        FlowName::ReimageOpenchami => {
+            if node == Status::Enrolling {
+                vec![Status::Quarantined]
+            } else {
+                Vec::new()
+            }
         }
-        FlowName::Drain | FlowName::Reboot | FlowName::BmcInvestigation => Vec::new(),
         FlowName::Retire => {
             if node == Status::Draining {
                 vec![Status::Offline]

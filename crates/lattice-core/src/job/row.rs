@@ -9,6 +9,7 @@ use crate::actor::Actor;
 use crate::change::{Change, JobChange};
 use crate::command::Request;
 use crate::ids::{BatchId, CorrelationId, Generation, JobId, NodeId, SiteId, TokenId};
+use crate::node::status::Owner;
 use crate::node::{Node, PowerFact};
 use crate::site::{MaasSettings, Site, SiteProvider};
 use crate::time::Timestamp;
@@ -44,6 +45,8 @@ pub enum JobKind {
     Remove,
     /// A node's machine is power-cycled.
     Reboot,
+    /// A node's OS is replaced; its identity is kept.
+    Reimage,
     /// A node that went down is looked at through its BMC.
     BmcInvestigation,
 }
@@ -52,8 +55,19 @@ impl JobKind {
     /// Whether at most one of them is live on a node, beside no other: all that change something.
     pub const fn owns_its_node(self) -> bool {
         match self {
-            Self::Onboarding | Self::Drain | Self::Retire | Self::Remove | Self::Reboot => true,
+            Self::Onboarding | Self::Drain | Self::Retire | Self::Remove | Self::Reboot | Self::Reimage => true,
             Self::BmcInvestigation => false,
+        }
+    }
+
+    /// As whom it asks for moves of its node's status.
+    pub const fn owner(self) -> Owner {
+        match self {
+            Self::Onboarding => Owner::Onboarding,
+            Self::Drain | Self::Retire => Owner::Retirement,
+            Self::Remove => Owner::Removal,
+            Self::Reimage => Owner::Reimage,
+            Self::Reboot | Self::BmcInvestigation => Owner::Operator,
         }
     }
 }
@@ -77,6 +91,19 @@ pub enum JobInput {
     OnboardLxd {
         /// Name of the instance.
         hostname: String,
+    },
+    /// Onboarding of a machine of an OpenCHAMI system. At least one of its names is given.
+    OnboardOpenchami {
+        /// Hostname to give.
+        hostname: String,
+        /// The component: `x1000c0s1b0n0`.
+        xname: Option<String>,
+        /// Hardware address of the interface that it boots from.
+        mac: Option<String>,
+        /// Address of its BMC.
+        bmc_address: Option<String>,
+        /// What it boots; none: what the site says.
+        boot_profile: Option<String>,
     },
     /// Onboarding by the bootstrap command.
     OnboardManual {
@@ -103,6 +130,11 @@ pub enum JobInput {
     Remove,
     /// Off and on again, through the provider. spec: S1 "Down → Booting"
     Reboot,
+    /// Its OS is replaced. spec: S1 "Down → Booting" (reimage)
+    Reimage {
+        /// The image, by the name that its site knows; none: the one that the site gives to new nodes.
+        image: Option<String>,
+    },
     /// An out-of-band look at a node that went down. spec: S1 "Degraded → Down"
     InvestigateBmc,
 }
@@ -168,6 +200,25 @@ pub struct JobOutputs {
     pub deploy_failure: Option<String>,
     /// The machine was deployed by this job.
     pub deployed: bool,
+    /// What it boots from the network, and how.
+    pub netboot: Option<Netboot>,
+    /// When its power was seen to be off, before it was switched on.
+    pub off_at: Option<Timestamp>,
+    /// What power control was told last and has not said the end of: its own name of it.
+    pub power_order: Option<String>,
+}
+
+/// How a machine boots from the network.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Netboot {
+    /// Hardware address of the interface that it boots from.
+    pub mac: String,
+    /// The addresses that it has then: who takes its enrolment token must come from one of them.
+    pub addresses: Vec<String>,
+    /// Name of what it boots.
+    pub profile: Option<String>,
+    /// When it had asked for its boot script last, before it was switched on.
+    pub asked_before: Option<Timestamp>,
 }
 
 /// A disk, as the provider names it.
@@ -298,11 +349,15 @@ impl JobInput {
     /// What a job that was asked this is for.
     pub const fn kind(&self) -> JobKind {
         match self {
-            Self::OnboardMaas { .. } | Self::OnboardLxd { .. } | Self::OnboardManual { .. } => JobKind::Onboarding,
+            Self::OnboardMaas { .. }
+            | Self::OnboardLxd { .. }
+            | Self::OnboardOpenchami { .. }
+            | Self::OnboardManual { .. } => JobKind::Onboarding,
             Self::Drain { .. } => JobKind::Drain,
             Self::Retire { .. } => JobKind::Retire,
             Self::Remove => JobKind::Remove,
             Self::Reboot => JobKind::Reboot,
+            Self::Reimage { .. } => JobKind::Reimage,
             Self::InvestigateBmc => JobKind::BmcInvestigation,
         }
     }
@@ -369,13 +424,25 @@ pub fn flow_for(input: &JobInput, site: &Site) -> Flow {
         (JobInput::OnboardMaas { settings, .. }, _) => flows::onboarding_maas(&settings.policy),
         (JobInput::OnboardLxd { .. }, SiteProvider::Lxd(lxd)) => flows::onboarding_lxd(lxd),
         // The kind of a site never changes; a row that contradicts it gets the strictest flow of its input.
-        (JobInput::OnboardLxd { .. }, SiteProvider::Manual | SiteProvider::Maas(_))
+        (JobInput::OnboardOpenchami { .. }, SiteProvider::Openchami(site)) => flows::onboarding_openchami(&site.policy),
+        (JobInput::OnboardLxd { .. }, SiteProvider::Manual | SiteProvider::Maas(_) | SiteProvider::Openchami(_))
+        | (JobInput::OnboardOpenchami { .. }, SiteProvider::Manual | SiteProvider::Maas(_) | SiteProvider::Lxd(_))
         | (JobInput::OnboardManual { .. }, _) => flows::onboarding_manual(MANUAL_TOKEN_TTL),
         (JobInput::Drain { deadline_ms, .. }, _) => flows::drain(drain_patience(*deadline_ms)),
         (JobInput::Retire { .. }, _) => flows::retire(DRAIN_PATIENCE),
         (JobInput::Remove, SiteProvider::Lxd(_)) => flows::remove_lxd(),
-        (JobInput::Remove, SiteProvider::Manual | SiteProvider::Maas(_)) => flows::remove(),
-        (JobInput::Reboot, _) => flows::reboot(site.heartbeat.boot_timeout()),
+        (JobInput::Remove, SiteProvider::Manual | SiteProvider::Maas(_) | SiteProvider::Openchami(_)) => {
+            flows::remove()
+        }
+        (JobInput::Reboot, SiteProvider::Openchami(site)) => flows::reboot_openchami(&site.policy),
+        (JobInput::Reboot, SiteProvider::Manual | SiteProvider::Maas(_) | SiteProvider::Lxd(_)) => {
+            flows::reboot(site.heartbeat.boot_timeout())
+        }
+        (JobInput::Reimage { .. }, SiteProvider::Openchami(site)) => flows::reimage_openchami(&site.policy),
+        // Refused when it is asked for; a row that contradicts its site's kind only looks.
+        (JobInput::Reimage { .. }, SiteProvider::Manual | SiteProvider::Maas(_) | SiteProvider::Lxd(_)) => {
+            flows::bmc_investigation()
+        }
         (JobInput::InvestigateBmc, _) => flows::bmc_investigation(),
     }
 }

@@ -90,6 +90,16 @@ pub enum StageName {
     PowerOn,
     /// Until its agent registered and its health check passed.
     WaitForBoot,
+    /// Read the OpenCHAMI site; its services answer.
+    LoadOpenchamiSiteConfig,
+    /// Find the component in State Manager, and the interface that it boots from.
+    FindComponent,
+    /// Set what it boots.
+    SetBootParameters,
+    /// A fresh enrolment token, for whom boots at the machine's address.
+    OpenEnrollment,
+    /// Until the machine asked for its boot script.
+    WaitForNetworkBoot,
     /// Ask the BMC for power and health.
     CheckOutOfBand,
 }

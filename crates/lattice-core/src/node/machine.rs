@@ -277,6 +277,8 @@ impl Draft {
                 self.enter_availability(Availability::Booting);
                 self.start_deadline(facts);
                 self.after.owning_job = facts.job;
+                // Nobody comes back with a key of the OS that is gone.
+                self.after.identity_epoch += 1;
             }
             StatusEvent::Enrolled
             | StatusEvent::DrainDone

@@ -115,6 +115,17 @@ impl Node {
         self.holds.iter().find(|hold| hold.kind == kind)
     }
 
+    /// A job of it is over: it owns the node no more, and what it held the node back for is gone. Whether it did either.
+    pub fn leave_job(&mut self, job: JobId) -> bool {
+        let owned = self.owning_job == Some(job);
+        if owned {
+            self.owning_job = None;
+        }
+        let holds = self.holds.len();
+        self.holds.retain(|hold| hold.job != Some(job));
+        owned || self.holds.len() != holds
+    }
+
     /// Its class now: the strictest current claim, else its default.
     pub fn effective_class(&self) -> NodeClass {
         self.ownership.class.unwrap_or(self.class)

@@ -39,6 +39,8 @@ pub fn maas_site(site: &MaasSite) -> Result<(), BadValue> {
     name_servers(&site.upstream_dns_servers)
 }
 
+pub use super::openchami::check as openchami_site;
+
 /// What an onboarding would work with.
 ///
 /// # Errors

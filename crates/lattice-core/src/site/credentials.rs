@@ -39,6 +39,8 @@ pub enum CredentialName {
     ClientKey,
     /// LXD: the server's certificate.
     ServerCertificate,
+    /// OpenCHAMI: the bearer token of its services.
+    BearerToken,
 }
 
 impl CredentialName {
@@ -46,7 +48,11 @@ impl CredentialName {
     /// themselves only at a machine.
     pub const fn is_tried(self) -> bool {
         match self {
-            Self::ApiToken | Self::ClientCertificate | Self::ClientKey | Self::ServerCertificate => true,
+            Self::ApiToken
+            | Self::ClientCertificate
+            | Self::ClientKey
+            | Self::ServerCertificate
+            | Self::BearerToken => true,
             Self::Power | Self::DeployPassword => false,
         }
     }
@@ -66,6 +72,10 @@ pub fn credential_paths(provider: &SiteProvider) -> Vec<(CredentialName, &str)> 
             (CredentialName::ClientKey, lxd.client_key_path.as_str()),
             (CredentialName::ServerCertificate, lxd.server_cert_path.as_str()),
         ],
+        SiteProvider::Openchami(site) if site.needs_token => {
+            vec![(CredentialName::BearerToken, site.token_path.as_str())]
+        }
+        SiteProvider::Openchami(_) => Vec::new(),
     }
 }
 

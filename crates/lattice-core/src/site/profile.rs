@@ -156,14 +156,19 @@ impl Site {
             (JobInput::OnboardMaas { settings, .. }, SiteProvider::Maas(maas)) => {
                 Cow::Owned(Self { provider: SiteProvider::Maas(settings.over(maas)), ..self.clone() })
             }
-            (JobInput::OnboardMaas { .. }, SiteProvider::Manual | SiteProvider::Lxd(_))
+            (
+                JobInput::OnboardMaas { .. },
+                SiteProvider::Manual | SiteProvider::Lxd(_) | SiteProvider::Openchami(_),
+            )
             | (
                 JobInput::OnboardLxd { .. }
+                | JobInput::OnboardOpenchami { .. }
                 | JobInput::OnboardManual { .. }
                 | JobInput::Drain { .. }
                 | JobInput::Retire { .. }
                 | JobInput::Remove
                 | JobInput::Reboot
+                | JobInput::Reimage { .. }
                 | JobInput::InvestigateBmc,
                 _,
             ) => Cow::Borrowed(self),

@@ -10,7 +10,7 @@ use lattice_core::job::{
     OperatorAction, ParkedFor, Proof, Refused, StageName, UndoKind, flows, next, node_moves, step,
 };
 use lattice_core::node::Status;
-use lattice_core::site::{LxdSite, MaasPolicy};
+use lattice_core::site::{LxdSite, MaasPolicy, OpenchamiPolicy};
 use lattice_core::time::Timestamp;
 use strum::VariantArray;
 
@@ -79,11 +79,14 @@ impl Life {
         let id = JobId::new(uuid_v7(now, [7; 10]));
         let job = JobState::pending(id, flow.first().name, now);
         let node = match flow.name {
-            FlowName::OnboardingMaas | FlowName::OnboardingLxd => Status::Enrolling,
+            FlowName::OnboardingMaas | FlowName::OnboardingLxd | FlowName::OnboardingOpenchami => Status::Enrolling,
             FlowName::OnboardingManual => Status::BootstrapIssued,
             FlowName::Drain | FlowName::Retire => dice.pick(&[Status::Active, Status::Offline, Status::Quarantined]),
             FlowName::Remove | FlowName::RemoveLxd => Status::Retired,
-            FlowName::Reboot | FlowName::BmcInvestigation => Status::Offline,
+            FlowName::Reboot | FlowName::RebootOpenchami | FlowName::BmcInvestigation => Status::Offline,
+            FlowName::ReimageOpenchami => {
+                dice.pick(&[Status::Active, Status::Offline, Status::Quarantined, Status::Retired])
+            }
         };
         let world = World::new(&flow, &mut dice);
         let coverage = Coverage { statuses: [job.status].into(), ..Coverage::default() };
@@ -513,7 +516,7 @@ fn some_flow(dice: &mut Dice) -> Flow {
         ..MaasPolicy::default()
     };
     let patience = Duration::from_secs(3_600);
-    match dice.below(12) {
+    match dice.below(15) {
         0 => flows::onboarding_lxd(&lxd_site()),
         1 => flows::onboarding_manual(Duration::from_secs(7_200)),
         2 => flows::drain(patience),
@@ -522,6 +525,9 @@ fn some_flow(dice: &mut Dice) -> Flow {
         5 => flows::remove_lxd(),
         6 => flows::reboot(Duration::from_secs(600)),
         7 => flows::bmc_investigation(),
+        8 => flows::onboarding_openchami(&OpenchamiPolicy::default()),
+        9 => flows::reboot_openchami(&OpenchamiPolicy::default()),
+        10 => flows::reimage_openchami(&OpenchamiPolicy::default()),
         _ => flows::onboarding_maas(&policy),
     }
 }

@@ -192,7 +192,10 @@ impl World {
     /// What is undone is not there, afterwards.
     pub fn undo(&mut self, kind: UndoKind) {
         let gone: &[StageName] = match kind {
-            UndoKind::RevokeEnrollmentToken => &[StageName::RenderCloudInit, StageName::InjectBootstrap],
+            UndoKind::RevokeEnrollmentToken => {
+                &[StageName::RenderCloudInit, StageName::InjectBootstrap, StageName::OpenEnrollment]
+            }
+            UndoKind::RestoreBootParameters => &[StageName::SetBootParameters],
             UndoKind::ReleaseToReady => {
                 self.release();
                 &[]

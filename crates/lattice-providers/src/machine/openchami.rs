@@ -5,7 +5,10 @@ mod client;
 mod pcs;
 mod smd;
 
-pub use bss::{BootParameters, BootScript, Machine};
+pub use bss::{BootParameters, BootScript, Boots, Machine};
 pub use client::{OchamiClient, OchamiSettings};
 pub use pcs::{PowerOperation, Transition, TransitionId};
-pub use smd::{Component, Interface, NewEndpoint, NewSystem, State, StateChange, Subscription, Xname};
+pub use smd::{
+    Component, Flag, Interface, InterfaceAddress, KnownEndpoint, NewEndpoint, NewSystem, State, StateChange,
+    Subscription, Xname,
+};

@@ -8,7 +8,7 @@ use http::StatusCode;
 use lattice_api::agent::{EndedAllocation, HealthSummary, RegisterRequest};
 use lattice_api::error::Problem;
 use lattice_core::agent::task::{Envelope, Running, TaskReport};
-use lattice_core::explain::Code;
+use lattice_core::explain::{Code, NextAction};
 use lattice_core::ids::{NodeId, SessionId};
 use lattice_core::node::HostFacts;
 use lattice_core::secret::Secret;
@@ -19,6 +19,14 @@ use lattice_core::time::Timestamp;
 /// The listener's thread runs these calls: they must wait, never block.
 #[async_trait]
 pub trait AgentEvents: Send + Sync {
+    /// The enrolment token of a machine that booted from the network, if it waits for whoever asks from there.
+    ///
+    /// # Errors
+    /// The refusal that the agent gets: nothing waits for it there.
+    async fn claim(&self, claim: BootClaim) -> Result<Secret<String>, Problem> {
+        Err(nothing_waits(claim.node))
+    }
+
     /// Uses up the token and says under which epoch the node is certified.
     ///
     /// An answer can be lost after the commit. So a second call with the same token **and** the same key within the
@@ -95,6 +103,23 @@ pub trait AgentEvents: Send + Sync {
 
     /// An identity was refused: for the audit. A revoked agent asks again and again: bound what is written.
     async fn refused(&self, refusal: IdentityRefusal);
+}
+
+/// The one answer to whoever asks for a token that is not for him.
+pub fn nothing_waits(node: NodeId) -> Problem {
+    Problem::new(StatusCode::FORBIDDEN, Code::TokenUnknown, format!("no token waits for node {node} at this address"))
+        .next(NextAction::run(format!("lattice node reboot {node}"), "boots it with a token that waits for it"))
+}
+
+/// A machine that booted from the network and asks for its token.
+#[derive(Debug, Clone)]
+pub struct BootClaim {
+    /// Which node, as its kernel's parameters say.
+    pub node: NodeId,
+    /// From where.
+    pub peer: SocketAddr,
+    /// When it arrived.
+    pub at: Timestamp,
 }
 
 /// A host that wants to become a node.

@@ -21,6 +21,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Route {
     Enroll,
+    Claim(NodeId),
     Renew(NodeId),
     Register(NodeId),
     Heartbeat(NodeId, Duration),
@@ -44,6 +45,7 @@ impl Route {
             let node = || node.parse::<NodeId>().map_err(|invalid| Refusal::malformed(invalid.to_string()));
             let wait = || wait(request.uri().query().unwrap_or_default());
             match verb {
+                "claim" => (Self::Claim(node()?), Method::POST),
                 "renew" => (Self::Renew(node()?), Method::POST),
                 "register" => (Self::Register(node()?), Method::POST),
                 "heartbeat" => (Self::Heartbeat(node()?, wait()?), Method::POST),

@@ -9,8 +9,8 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use lattice_api::agent::{
-    EnrollRequest, EnrollResponse, HealthSummary, HeartbeatConfig, HeartbeatRequest, HeartbeatResponse, IssuedIdentity,
-    RegisterRequest, RegisterResponse, RenewRequest, RenewResponse,
+    ClaimRequest, ClaimResponse, EnrollRequest, EnrollResponse, HealthSummary, HeartbeatConfig, HeartbeatRequest,
+    HeartbeatResponse, IssuedIdentity, RegisterRequest, RegisterResponse, RenewRequest, RenewResponse,
 };
 use lattice_core::explain::Code;
 use lattice_core::heartbeat::{Beat, Handle, Heard, Refused, Registry, Vitals};
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::desk::{Bell, TaskDesk};
-use super::events::{AgentEvents, Enrolment, Granted, IdentityRefusal, Registration, Report};
+use super::events::{AgentEvents, BootClaim, Enrolment, Granted, IdentityRefusal, Registration, Report};
 use super::refusal::Refusal;
 use super::request::{Route, bytes, check_text, json, problem, read_json};
 use crate::pki::{Authority, CertificateSpan, IdentityError, NodeIdentity, NodeRequest};
@@ -140,6 +140,7 @@ impl AgentService {
         // Only heartbeats stay for long: the other futures are boxed so that a parked connection does not carry them.
         match Route::parse(&request)? {
             Route::Enroll => Box::pin(self.enroll(connection.peer, request, at)).await,
+            Route::Claim(node) => Box::pin(self.claim((node, connection.peer), request, at)).await,
             Route::Renew(node) => {
                 let caller = self.identify(connection, node, at).await?;
                 Box::pin(self.renew(caller, request)).await
@@ -246,6 +247,20 @@ impl AgentService {
         debug!(node_id = %node, %peer, not_after = %identity.not_after, "certificate issued");
         let heartbeat = self.pace(self.parts.registry.handle(node).as_ref());
         Ok(json(StatusCode::OK, &EnrollResponse { node_id: node, identity, heartbeat }))
+    }
+
+    async fn claim(
+        &self,
+        (node, peer): (NodeId, SocketAddr),
+        request: Request<Incoming>,
+        at: Timestamp,
+    ) -> Result<Response<Full<Bytes>>, Refusal> {
+        let body: ClaimRequest = read_json(request).await?;
+        check_text("boot_id", &body.boot_id)?;
+        check_text("agent_version", &body.agent_version)?;
+        let token = self.parts.events.claim(BootClaim { node, peer, at }).await?;
+        debug!(node_id = %node, %peer, "a machine that booted took its token");
+        Ok(json(StatusCode::OK, &ClaimResponse { token }))
     }
 
     async fn renew(&self, caller: Caller<'_>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Refusal> {

@@ -249,6 +249,7 @@ fn what_becomes(verb: NodeVerb, how: Drain, one: &Allocation) -> String {
         NodeVerb::Undrain
         | NodeVerb::Enable
         | NodeVerb::Reboot
+        | NodeVerb::Reimage
         | NodeVerb::Quarantine
         | NodeVerb::Recover
         | NodeVerb::Reactivate

@@ -69,6 +69,9 @@ fn check_fields(verb: NodeVerb, body: &ActOnNode) -> Answer<()> {
     if body.disposal.is_some() && verb != NodeVerb::Retire {
         return Err(Refusal::malformed("disposal", format!("is only for `retire`, not for `{verb}`")));
     }
+    if body.image.is_some() && verb != NodeVerb::Reimage {
+        return Err(Refusal::malformed("image", format!("is only for `reimage`, not for `{verb}`")));
+    }
     Ok(())
 }
 
@@ -89,6 +92,7 @@ fn plan(verb: NodeVerb, known: &Known, request: &Request, body: &ActOnNode) -> R
         NodeVerb::Disable => commands::disable(known, request),
         NodeVerb::Enable => commands::enable(known, request),
         NodeVerb::Reboot => commands::reboot(known, request),
+        NodeVerb::Reimage => commands::reimage(known, request, body.image.as_deref()),
         NodeVerb::Quarantine => commands::quarantine(known, request),
         NodeVerb::Recover => commands::recover(known, request),
         NodeVerb::Retire => commands::retire(known, request, body.disposal.unwrap_or_default()),

@@ -10,7 +10,7 @@ use lattice_core::ids::SiteId;
 use lattice_core::node::availability::AvailabilityEvent;
 use lattice_core::node::machine::{NodeEvent, possible_events};
 use lattice_core::node::status::StatusEvent;
-use lattice_core::node::{Availability, DownCause, Hold, HoldKind, Node, NodeState, Status};
+use lattice_core::node::{Availability, DownCause, Hold, HoldKind, Node, NodeState, OnboardingMode, Status};
 use lattice_core::time::{Timestamp, human};
 use lattice_store::NodeSummary;
 
@@ -255,7 +255,8 @@ fn verbs(file: &NodeFile) -> Vec<NodeVerb> {
     let node = &file.node;
     let mut verbs: Vec<NodeVerb> = possible_events(node.state).filter_map(verb_of).collect();
     let is_disabled = node.hold(HoldKind::Disabled).is_some() || node.down_cause == Some(DownCause::Disabled);
-    verbs.retain(|verb| *verb != NodeVerb::Enable);
+    let may_reimage = node.mode == OnboardingMode::Openchami && nothing_runs(node.state.availability);
+    verbs.retain(|verb| *verb != NodeVerb::Enable && (*verb != NodeVerb::Reimage || may_reimage));
     if is_disabled {
         verbs.push(NodeVerb::Enable);
     }
@@ -267,6 +268,18 @@ fn verbs(file: &NodeFile) -> Vec<NodeVerb> {
     verbs.sort_unstable();
     verbs.dedup();
     verbs
+}
+
+/// Where the OS may be taken away. design: 2-state-model "Reimage"
+const fn nothing_runs(availability: Availability) -> bool {
+    match availability {
+        Availability::Unknown
+        | Availability::Booting
+        | Availability::Drained
+        | Availability::Down
+        | Availability::Failed => true,
+        Availability::Ready | Availability::Degraded | Availability::Draining => false,
+    }
 }
 
 fn verb_of(event: NodeEvent) -> Option<NodeVerb> {
@@ -288,8 +301,8 @@ fn verb_of(event: NodeEvent) -> Option<NodeVerb> {
             | StatusEvent::StopRetirement
             | StatusEvent::CleanupFailed
             | StatusEvent::StopRemoval
-            | StatusEvent::Removed
-            | StatusEvent::Reimage => None,
+            | StatusEvent::Removed => None,
+            StatusEvent::Reimage => Some(NodeVerb::Reimage),
         },
         NodeEvent::Availability(event) => match event {
             AvailabilityEvent::Drain | AvailabilityEvent::DrainUrgently => Some(NodeVerb::Drain),

@@ -48,6 +48,7 @@ pub async fn create(State(app): State<App>, write: Write<CreateOnboarding>) -> A
         class: body.class.unwrap_or_default(),
         batch: None,
     };
+    only_openchami(&site, body)?;
     let request = write.request(&*app.ids, &body.reason);
     let planned = match &site.provider {
         SiteProvider::Maas(_) => {
@@ -60,6 +61,15 @@ pub async fn create(State(app): State<App>, write: Write<CreateOnboarding>) -> A
         SiteProvider::Lxd(_) => {
             no_hardware(body)?;
             create::lxd(&request, &new)
+        }
+        SiteProvider::Openchami(_) => {
+            let machine = create::OpenchamiMachine {
+                xname: body.xname.as_deref(),
+                mac: body.pxe_mac.as_deref(),
+                bmc_address: body.ipmi_ip.as_deref(),
+                boot_profile: body.boot_profile.as_deref(),
+            };
+            create::openchami(&request, &new, machine)
         }
         SiteProvider::Manual => return Err(by_hand(&site, body)),
     };
@@ -108,7 +118,7 @@ pub async fn profile_of(app: &App, site: &Site, named: Option<&str>) -> Answer<O
     };
     let default = match &site.provider {
         SiteProvider::Maas(maas) => maas.default_profile_id,
-        SiteProvider::Manual | SiteProvider::Lxd(_) => None,
+        SiteProvider::Manual | SiteProvider::Lxd(_) | SiteProvider::Openchami(_) => None,
     };
     let found = match (named, default) {
         (Some(given), _) if given == site.id.to_string() => return Ok(None),
@@ -127,6 +137,17 @@ fn no_hardware(body: &CreateOnboarding) -> Answer<()> {
     for (field, value) in [("ipmi_ip", &body.ipmi_ip), ("pxe_mac", &body.pxe_mac)] {
         if value.is_some() {
             return Err(Refusal::invalid(field, "has no meaning at an LXD site: instances have no BMC and no PXE"));
+        }
+    }
+    Ok(())
+}
+
+/// Fields that mean something at an OpenCHAMI site alone.
+fn only_openchami(site: &Site, body: &CreateOnboarding) -> Answer<()> {
+    let is_there = matches!(site.provider, SiteProvider::Openchami(_));
+    for (field, value) in [("xname", &body.xname), ("boot_profile", &body.boot_profile)] {
+        if value.is_some() && !is_there {
+            return Err(Refusal::invalid(field, format!("has no meaning at a {} site", site.provider.kind())));
         }
     }
     Ok(())
@@ -160,11 +181,15 @@ pub async fn get(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<
     let (flow, ipmi_ip, pxe_mac, profile) = match view.input {
         JobInput::OnboardMaas { ipmi_ip, pxe_mac, settings, .. } => ("maas", Some(ipmi_ip), pxe_mac, settings.profile),
         JobInput::OnboardLxd { .. } => ("lxd", None, None, None),
+        JobInput::OnboardOpenchami { mac, bmc_address, boot_profile, .. } => {
+            ("openchami", bmc_address, mac, boot_profile)
+        }
         JobInput::OnboardManual { .. } => ("manual", None, None, None),
         JobInput::Drain { .. }
         | JobInput::Retire { .. }
         | JobInput::Remove
         | JobInput::Reboot
+        | JobInput::Reimage { .. }
         | JobInput::InvestigateBmc => ("none", None, None, None),
     };
     Ok(Json(OnboardingView {
@@ -248,10 +273,13 @@ async fn onboarding(app: &App, id: &str) -> Answer<Job> {
     let job = find_job(app, id).await?;
     match job.kind {
         JobKind::Onboarding => Ok(job),
-        JobKind::Drain | JobKind::Retire | JobKind::Remove | JobKind::Reboot | JobKind::BmcInvestigation => {
-            Err(Refusal::not_found("onboarding", id)
-                .because(format!("job {id} is a {} job", job.kind))
-                .next(NextAction::run(format!("lattice job get {id}"), "shows it")))
-        }
+        JobKind::Drain
+        | JobKind::Retire
+        | JobKind::Remove
+        | JobKind::Reboot
+        | JobKind::Reimage
+        | JobKind::BmcInvestigation => Err(Refusal::not_found("onboarding", id)
+            .because(format!("job {id} is a {} job", job.kind))
+            .next(NextAction::run(format!("lattice job get {id}"), "shows it"))),
     }
 }

@@ -31,7 +31,7 @@ pub async fn maas_site(app: &App, path: &MatchedPath, text: &str) -> Answer<(Sit
             let maas = maas.clone();
             Ok((site, maas))
         }
-        other @ (SiteProvider::Manual | SiteProvider::Lxd(_)) => Err(Refusal::new(
+        other @ (SiteProvider::Manual | SiteProvider::Lxd(_) | SiteProvider::Openchami(_)) => Err(Refusal::new(
             Code::Invalid,
             format!("site {} is a {} site: only MAAS sites have this", site.name, other.kind()),
         )

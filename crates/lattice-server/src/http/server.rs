@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header;
-use lattice_api::server::ServerHealth;
+use lattice_api::server::{AgentCa, ServerHealth};
 use lattice_core::batch::admission::parallel;
 use lattice_core::command::remedy::REMEDIATOR;
 use lattice_core::explain::Code;
@@ -25,6 +25,11 @@ fn health() -> Json<ServerHealth> {
 /// The process answers.
 pub async fn healthz() -> Json<ServerHealth> {
     health()
+}
+
+/// The CA of the agent listener.
+pub async fn agent_ca(State(app): State<App>) -> Json<AgentCa> {
+    Json(AgentCa { ca_pem: app.agent_ca_pem.clone() })
 }
 
 /// The process answers, is not stopping, and its store can be read.

@@ -196,18 +196,25 @@ fn credentials(site: &Site, given: &SiteCredentials) -> Answer<Vec<Fresh>> {
         ("client_key_pem", given.client_key_pem.is_some()),
         ("server_certificate_pem", given.server_certificate_pem.is_some()),
     ];
+    let openchami = [("bearer_token", given.bearer_token.is_some())];
     let foreign: Vec<(&str, bool)> = match &site.provider {
-        SiteProvider::Maas(_) => lxd.to_vec(),
-        SiteProvider::Lxd(_) => maas.to_vec(),
-        SiteProvider::Manual => maas.into_iter().chain(lxd).collect(),
+        SiteProvider::Maas(_) => lxd.into_iter().chain(openchami).collect(),
+        SiteProvider::Lxd(_) => maas.into_iter().chain(openchami).collect(),
+        SiteProvider::Openchami(_) => maas.into_iter().chain(lxd).collect(),
+        SiteProvider::Manual => maas.into_iter().chain(lxd).chain(openchami).collect(),
     };
     if let Some((field, _)) = foreign.iter().find(|(_, is_given)| *is_given) {
         return Err(Refusal::invalid(field, format!("has no meaning at a {} site", site.provider.kind())));
     }
-    use CredentialName::{ApiToken, ClientCertificate, ClientKey, DeployPassword, Power, ServerCertificate};
+    use CredentialName::{
+        ApiToken, BearerToken, ClientCertificate, ClientKey, DeployPassword, Power, ServerCertificate,
+    };
     let mut secrets = Vec::new();
     match &site.provider {
         SiteProvider::Manual => {}
+        SiteProvider::Openchami(site) => {
+            put(&mut secrets, (BearerToken, &site.token_path), "token", given.bearer_token.as_ref())?;
+        }
         SiteProvider::Maas(maas) => {
             put(&mut secrets, (ApiToken, &maas.api_token_path), "token", given.api_token.as_ref())?;
             put(&mut secrets, (DeployPassword, &maas.deploy_password_path), "pass", given.deploy_password.as_ref())?;

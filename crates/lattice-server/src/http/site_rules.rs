@@ -18,32 +18,38 @@ const MAAS_PATHS: [(&str, &str); 3] = [
 const LXD_PATHS: [(&str, &str); 3] =
     [("client_cert_path", "client-cert"), ("client_key_path", "client-key"), ("server_cert_path", "server-cert")];
 
+const OPENCHAMI_PATHS: [(&str, &str); 1] = [("token_path", "token")];
+
 /// A provider from a request: settings as given, paths of secrets as the server keeps them.
 pub fn provider(id: SiteId, given: &Value) -> Answer<SiteProvider> {
     let Some(fields) = given.as_object() else {
         return Err(Refusal::malformed("provider", "must be an object with a `kind`"));
     };
     let kind = fields.get("kind").and_then(Value::as_str);
-    let (root, paths) = match kind {
-        Some("maas") => ("kv/maas-sites", MAAS_PATHS),
-        Some("lxd") => ("kv/lxd-sites", LXD_PATHS),
+    let (root, paths): (_, &[(&str, &str)]) = match kind {
+        Some("maas") => ("kv/maas-sites", &MAAS_PATHS),
+        Some("lxd") => ("kv/lxd-sites", &LXD_PATHS),
+        Some("openchami") => ("kv/openchami-sites", &OPENCHAMI_PATHS),
         Some("manual") => {
             return Err(Refusal::invalid(
                 "provider.kind",
                 "cannot be `manual`: the one such site, `local`, is built in",
             ));
         }
-        Some(_) | None => return Err(Refusal::malformed("provider.kind", "must be `maas` or `lxd`")),
+        Some(_) | None => return Err(Refusal::malformed("provider.kind", KINDS)),
     };
     let mut fields = fields.clone();
     for (field, tail) in paths {
-        if fields.contains_key(field) {
+        if fields.contains_key(*field) {
             return Err(Refusal::invalid(&format!("provider.{field}"), "is chosen by the server: leave it out"));
         }
-        fields.insert(field.to_owned(), format!("{root}/{id}/{tail}").into());
+        fields.insert((*field).to_owned(), format!("{root}/{id}/{tail}").into());
     }
     parse(Value::Object(fields))
 }
+
+/// What an operator may create.
+const KINDS: &str = "must be `maas`, `lxd` or `openchami`";
 
 /// Parsed by its kind, so that an error names the field within it.
 fn parse(mut value: Value) -> Answer<SiteProvider> {
@@ -51,8 +57,9 @@ fn parse(mut value: Value) -> Answer<SiteProvider> {
     match kind.as_ref().and_then(Value::as_str) {
         Some("maas") => settings("provider", value).map(SiteProvider::Maas),
         Some("lxd") => settings("provider", value).map(SiteProvider::Lxd),
+        Some("openchami") => settings("provider", value).map(SiteProvider::Openchami),
         Some("manual") => Ok(SiteProvider::Manual),
-        Some(_) | None => Err(Refusal::malformed("provider.kind", "must be `maas` or `lxd`")),
+        Some(_) | None => Err(Refusal::malformed("provider.kind", KINDS)),
     }
 }
 
@@ -107,7 +114,8 @@ fn merged(provider: &SiteProvider, changes: &Value) -> Answer<SiteProvider> {
     if let Some(kind) = fields.get("kind").filter(|kind| kind.as_str() != Some(provider.kind())) {
         return Err(Refusal::invalid("provider.kind", format!("is {} and cannot become {kind}", provider.kind())));
     }
-    if let Some((field, _)) = MAAS_PATHS.iter().chain(&LXD_PATHS).find(|(field, _)| fields.contains_key(*field)) {
+    let paths = MAAS_PATHS.iter().chain(&LXD_PATHS).chain(&OPENCHAMI_PATHS);
+    if let Some((field, _)) = paths.into_iter().find(|(field, _)| fields.contains_key(*field)) {
         return Err(Refusal::invalid(&format!("provider.{field}"), "is chosen by the server and does not change"));
     }
     let mut value = serde_json::to_value(provider).expect("a provider has only text keys");
@@ -154,6 +162,14 @@ pub fn check(site: &Site) -> Answer<()> {
             core_check::maas_site(maas).map_err(|bad| refused("provider", &bad))
         }
         SiteProvider::Lxd(lxd) => check_url("provider.api_url", &lxd.api_url),
+        SiteProvider::Openchami(site) => {
+            check_url("provider.smd_url", &site.smd_url)?;
+            check_url("provider.bss_url", &site.bss_url)?;
+            if let Some(pcs) = &site.pcs_url {
+                check_url("provider.pcs_url", pcs)?;
+            }
+            core_check::openchami_site(site).map_err(|bad| refused("provider", &bad))
+        }
     }
 }
 

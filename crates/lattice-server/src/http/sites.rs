@@ -26,7 +26,7 @@ fn is_shown(path: &MatchedPath, site: &Site) -> bool {
     let only_maas = path.as_str().starts_with("/api/v1/admin/maas-sites");
     match site.provider {
         SiteProvider::Maas(_) => true,
-        SiteProvider::Manual | SiteProvider::Lxd(_) => !only_maas,
+        SiteProvider::Manual | SiteProvider::Lxd(_) | SiteProvider::Openchami(_) => !only_maas,
     }
 }
 
@@ -185,7 +185,7 @@ pub async fn disable(
 const fn default_profile(site: &Site) -> Option<ProfileId> {
     match &site.provider {
         SiteProvider::Maas(maas) => maas.default_profile_id,
-        SiteProvider::Manual | SiteProvider::Lxd(_) => None,
+        SiteProvider::Manual | SiteProvider::Lxd(_) | SiteProvider::Openchami(_) => None,
     }
 }
 

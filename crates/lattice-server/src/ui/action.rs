@@ -391,6 +391,7 @@ const fn verb_words(verb: NodeVerb) -> (&'static str, &'static str) {
         NodeVerb::Reboot => {
             ("Reboot…", "a job power-cycles it through its provider; a manual node is power-cycled by you, now")
         }
+        NodeVerb::Reimage => ("Reimage…", "its OS is replaced: what is on it is lost, and it enrols again"),
         NodeVerb::Quarantine => ("Quarantine…", "it is blocked from scheduling until it is proven healthy"),
         NodeVerb::Recover => ("Recover", "it is taken back once its health check passes"),
         NodeVerb::Retire => ("Retire…", "it is drained and taken out of the fleet; its identity stays"),
@@ -405,6 +406,7 @@ const fn manner_of(verb: NodeVerb, urgent: bool) -> Manner {
     match verb {
         NodeVerb::Disable
         | NodeVerb::Reboot
+        | NodeVerb::Reimage
         | NodeVerb::Quarantine
         | NodeVerb::Retire
         | NodeVerb::Remove

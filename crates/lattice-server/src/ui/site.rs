@@ -5,7 +5,7 @@ use lattice_api::job::JobRow;
 use lattice_api::power_override::PowerOverrideView;
 use lattice_api::profile::{ProfileView, SiteStatus};
 use lattice_api::roce::RoceView;
-use lattice_api::site::{FingerprintLine, Knob, KnobScope, SiteCalls, SiteProvider, SiteView};
+use lattice_api::site::{FingerprintLine, Knob, KnobScope, OpenchamiSite, SiteCalls, SiteProvider, SiteView};
 use lattice_core::site::MaasPolicy;
 
 use super::action::{Button, let_go_button, probe_button, site_status_button};
@@ -74,7 +74,7 @@ impl SitePage {
         let SiteParts { view, profiles, overrides, roce, jobs, calls, fingerprints } = parts;
         let policy = match &view.provider {
             SiteProvider::Maas(maas) => Some(&maas.policy),
-            SiteProvider::Manual | SiteProvider::Lxd(_) => None,
+            SiteProvider::Manual | SiteProvider::Lxd(_) | SiteProvider::Openchami(_) => None,
         };
         let knobs = policy.map_or_else(Vec::new, |policy| knobs(policy, &MaasPolicy::default()));
         let profiles = match policy {
@@ -130,7 +130,22 @@ fn settings(provider: &SiteProvider) -> Vec<(&'static str, String)> {
             ("Profile", lxd.default_profile.clone()),
             ("Image", lxd.image.clone()),
         ],
+        SiteProvider::Openchami(site) => openchami(site),
     }
+}
+
+fn openchami(site: &OpenchamiSite) -> Vec<(&'static str, String)> {
+    let pcs = site.pcs_url.clone().unwrap_or_else(|| "none: nodes are switched through their BMCs".to_owned());
+    let mut lines = vec![
+        ("State Manager", site.smd_url.clone()),
+        ("Boot Script Service", site.bss_url.clone()),
+        ("Power Control", pcs),
+        ("New nodes boot", site.boot_profile.clone()),
+    ];
+    lines.extend(site.boot_profiles.iter().map(|(name, boot)| {
+        ("Boot profile", format!("{name}: {} {} {}", boot.kernel, boot.initrd, boot.params).trim_end().to_owned())
+    }));
+    lines
 }
 
 fn knobs(policy: &MaasPolicy, beginning: &MaasPolicy) -> Vec<KnobLine> {

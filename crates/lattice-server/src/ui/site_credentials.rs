@@ -66,5 +66,6 @@ const fn title(name: CredentialName) -> &'static str {
         CredentialName::ClientCertificate => "Client certificate",
         CredentialName::ClientKey => "Client key",
         CredentialName::ServerCertificate => "Server certificate",
+        CredentialName::BearerToken => "Bearer token",
     }
 }

@@ -41,6 +41,7 @@ fn card(view: SiteView, shell: &Shell) -> SiteCard {
         SiteProvider::Manual => None,
         SiteProvider::Maas(maas) => Some(maas.api_base_url.clone()),
         SiteProvider::Lxd(lxd) => Some(lxd.api_url.clone()),
+        SiteProvider::Openchami(site) => Some(site.smd_url.clone()),
     };
     let times = view.heartbeat.times(NodeClass::Standard);
     SiteCard {

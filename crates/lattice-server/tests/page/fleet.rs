@@ -211,6 +211,7 @@ pub fn job(server: &TestServer, node: &Node, kind: JobKind, at: Timestamp) -> Jo
         JobKind::Retire => (JobInput::Retire { disposal: lattice_core::job::Disposal::Keep }, StageName::DisableNode),
         JobKind::Remove => (JobInput::Remove, StageName::UninstallAgent),
         JobKind::Reboot => (JobInput::Reboot, StageName::PowerOff),
+        JobKind::Reimage => (JobInput::Reimage { image: None }, StageName::LoadOpenchamiSiteConfig),
         JobKind::BmcInvestigation => (JobInput::InvestigateBmc, StageName::CheckOutOfBand),
     };
     Job {

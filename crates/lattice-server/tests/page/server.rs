@@ -122,6 +122,7 @@ impl TestServer {
             webhooks: Arc::new(HttpSender::new(AddressPolicy::of_trials())),
             prober: Arc::new(Answers),
             registry: registry.clone(),
+            agent_ca_pem: "CA".to_owned(),
             task_keys: Arc::new(TaskKeys::new(SigningKey::from_seed(&Secret::new(vec![5; 32])).unwrap())),
             metrics: Arc::new(Metrics::default()),
             bootstrap_command: Arc::new(|node, _| Secret::new(format!("lattice-agent bootstrap {node}"))),

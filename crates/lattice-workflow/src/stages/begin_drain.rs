@@ -25,10 +25,12 @@ impl StageRunner for BeginDrain {
                     JobInput::Drain { urgent: false, .. }
                     | JobInput::OnboardMaas { .. }
                     | JobInput::OnboardLxd { .. }
+                    | JobInput::OnboardOpenchami { .. }
                     | JobInput::OnboardManual { .. }
                     | JobInput::Retire { .. }
                     | JobInput::Remove
                     | JobInput::Reboot
+                    | JobInput::Reimage { .. }
                     | JobInput::InvestigateBmc => AvailabilityEvent::Drain,
                 };
                 Ok(Observation::Done(Delta::said("drain begun").ask(NodeAsk::Require(event))))

@@ -148,11 +148,13 @@ pub(super) fn asked<'a>(ctx: &'a Context<'_>) -> Result<Asked<'a>, StageError> {
             Ok(Asked { hostname, ipmi_ip, pxe_mac: pxe_mac.as_deref() })
         }
         JobInput::OnboardLxd { .. }
+        | JobInput::OnboardOpenchami { .. }
         | JobInput::OnboardManual { .. }
         | JobInput::Drain { .. }
         | JobInput::Retire { .. }
         | JobInput::Remove
         | JobInput::Reboot
+        | JobInput::Reimage { .. }
         | JobInput::InvestigateBmc => Err(error(
             FailureClass::InputConfigError,
             "wrong_input",

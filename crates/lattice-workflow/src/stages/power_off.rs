@@ -6,8 +6,9 @@ use async_trait::async_trait;
 use lattice_core::job::StageError;
 use lattice_core::node::availability::AvailabilityEvent;
 use lattice_core::node::{Availability, PowerFact};
+use lattice_core::site::SiteProvider;
 
-use crate::power::{Off, power, switch_off};
+use crate::power::{Off, order_in_progress, power, switch_off};
 use crate::stage::{Context, Delta, NodeAsk, Observation, Outcome, StageRunner};
 
 /// How soon the power is looked at again: an OS needs some seconds to stop.
@@ -27,11 +28,15 @@ impl StageRunner for PowerOff {
         let power = power(ctx).await?;
         match power.fact {
             PowerFact::Off => {
-                let boot_timeout = SWITCHING + ctx.site.heartbeat.boot_timeout();
+                let boot_timeout = SWITCHING + boot_timeout(ctx);
+                let mut outputs = ctx.outputs();
+                outputs.power_order = None;
+                outputs.off_at = Some(ctx.now);
                 let boots = NodeAsk::Availability { event: AvailabilityEvent::Reboot, boot_timeout };
-                Ok(Observation::Done(Delta::said("its power is off").seen(ctx, power.seen).ask(boots)))
+                let delta = Delta::said("its power is off").outputs(outputs).seen(ctx, power.seen);
+                Ok(Observation::Done(delta.ask(boots)))
             }
-            PowerFact::On | PowerFact::Unknown => Ok(Observation::Absent),
+            PowerFact::On | PowerFact::Unknown => Ok(order_in_progress(ctx).await?.unwrap_or(Observation::Absent)),
         }
     }
 
@@ -39,12 +44,20 @@ impl StageRunner for PowerOff {
         // What answers is asked to stop; what does not, and what did not stop in its time, loses its power.
         let answers = ctx.node.state.availability == Availability::Drained && ctx.window == 1;
         let how = if answers { Off::Asked } else { Off::Cut };
-        switch_off(ctx, how, key).await?;
+        let delta = switch_off(ctx, how, key).await?;
         Ok(Outcome::StillGoing {
             recheck_at: ctx.now + RECHECK,
             waiting_for: format!("the power of {} to go off", ctx.node.hostname),
-            delta: Delta::default(),
+            delta,
         })
+    }
+}
+
+/// What boots from the network takes longer than what starts from its disk.
+fn boot_timeout(ctx: &Context<'_>) -> Duration {
+    match &ctx.site.provider {
+        SiteProvider::Openchami(site) => site.boot_timeout(),
+        SiteProvider::Manual | SiteProvider::Maas(_) | SiteProvider::Lxd(_) => ctx.site.heartbeat.boot_timeout(),
     }
 }
 

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use lattice_core::job::StageError;
 use lattice_core::node::PowerFact;
 
-use crate::power::{power, switch_on};
+use crate::power::{order_in_progress, power, switch_on};
 use crate::stage::{Context, Delta, Observation, Outcome, StageRunner};
 
 /// How soon the power is looked at again.
@@ -20,17 +20,21 @@ impl StageRunner for PowerOn {
     async fn observe(&self, ctx: &Context<'_>) -> Result<Observation, StageError> {
         let power = power(ctx).await?;
         match power.fact {
-            PowerFact::On => Ok(Observation::Done(Delta::said("its power is on").seen(ctx, power.seen))),
-            PowerFact::Off | PowerFact::Unknown => Ok(Observation::Absent),
+            PowerFact::On => {
+                let mut outputs = ctx.outputs();
+                outputs.power_order = None;
+                Ok(Observation::Done(Delta::said("its power is on").outputs(outputs).seen(ctx, power.seen)))
+            }
+            PowerFact::Off | PowerFact::Unknown => Ok(order_in_progress(ctx).await?.unwrap_or(Observation::Absent)),
         }
     }
 
     async fn act(&self, ctx: &Context<'_>, key: &str) -> Result<Outcome, StageError> {
-        switch_on(ctx, key).await?;
+        let delta = switch_on(ctx, key).await?;
         Ok(Outcome::StillGoing {
             recheck_at: ctx.now + RECHECK,
             waiting_for: format!("the power of {} to come on", ctx.node.hostname),
-            delta: Delta::default(),
+            delta,
         })
     }
 }

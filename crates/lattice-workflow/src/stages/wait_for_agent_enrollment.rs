@@ -10,7 +10,7 @@ use lattice_core::job::{JobInput, StageError, UndoKind};
 use lattice_core::node::Availability;
 use lattice_core::site::SiteProvider;
 
-use super::maas;
+use super::{maas, openchami};
 use crate::enrollment;
 use crate::first_boot;
 use crate::stage::{Context, Delta, Observation, Outcome, StageRunner};
@@ -53,6 +53,7 @@ impl StageRunner for WaitForAgentEnrollment {
         let token = enrollment::token_of(ctx).await?;
         if is_ready(ctx, token.as_ref()) {
             enrollment::forget(ctx).await?;
+            openchami::forget_before(ctx).await?;
             return Ok(Outcome::Done(enrolled(ctx)));
         }
         let mut delta = Delta::default();
@@ -105,6 +106,7 @@ fn life(ctx: &Context<'_>) -> Duration {
     match &ctx.site.provider {
         SiteProvider::Maas(site) => Duration::from_secs(site.policy.enrollment_token_ttl_seconds),
         SiteProvider::Lxd(site) => Duration::from_secs(site.enrollment_token_ttl_seconds),
+        SiteProvider::Openchami(site) => Duration::from_secs(site.policy.enrollment_token_ttl_seconds),
         SiteProvider::Manual => MANUAL_TOKEN_TTL,
     }
 }

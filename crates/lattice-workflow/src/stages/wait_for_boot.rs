@@ -7,7 +7,10 @@ use lattice_core::job::StageError;
 use lattice_core::node::Availability;
 use lattice_core::site::SiteProvider;
 
+use lattice_providers::secret::SecretError;
+
 use super::inject_bootstrap;
+use crate::enrollment;
 use crate::stage::{Context, Delta, Observation, Outcome, StageRunner};
 
 /// The registration wakes the job; this look is for the case that the waking was lost.
@@ -21,29 +24,50 @@ impl StageRunner for WaitForBoot {
     async fn observe(&self, ctx: &Context<'_>) -> Result<Observation, StageError> {
         match ctx.node.state.availability {
             Availability::Ready | Availability::Degraded | Availability::Draining | Availability::Drained => {
+                if has_open_token(ctx).await? {
+                    return Ok(Observation::Absent);
+                }
                 Ok(Observation::Done(Delta::said(format!("it is {}", ctx.node.state.availability))))
             }
             Availability::Unknown | Availability::Booting | Availability::Down | Availability::Failed => {
                 match &ctx.site.provider {
                     // The image of an instance may have nothing that starts services.
                     SiteProvider::Lxd(_) => Ok(Observation::Absent),
-                    SiteProvider::Maas(_) | SiteProvider::Manual => Ok(Observation::Waiting {
-                        recheck_at: ctx.now + RECHECK,
-                        waiting_for: waiting_for(ctx),
-                        delta: Delta::default(),
-                    }),
+                    SiteProvider::Maas(_) | SiteProvider::Manual | SiteProvider::Openchami(_) => {
+                        Ok(Observation::Waiting {
+                            recheck_at: ctx.now + RECHECK,
+                            waiting_for: waiting_for(ctx),
+                            delta: Delta::default(),
+                        })
+                    }
                 }
             }
         }
     }
 
     async fn act(&self, ctx: &Context<'_>, _: &str) -> Result<Outcome, StageError> {
+        if has_open_token(ctx).await? {
+            // It came with its identity, or its token was used: what was kept for it is forgotten.
+            return super::render_cloud_init::revoke(ctx).await;
+        }
         inject_bootstrap::start_agent(ctx).await?;
         Ok(Outcome::StillGoing {
             recheck_at: ctx.now + RECHECK,
             waiting_for: waiting_for(ctx),
             delta: Delta::default(),
         })
+    }
+}
+
+/// Whether this job made a token and still keeps it.
+async fn has_open_token(ctx: &Context<'_>) -> Result<bool, StageError> {
+    if ctx.job.outputs.token.is_none() {
+        return Ok(false);
+    }
+    match ctx.tools.secrets.read(&enrollment::job_secrets(ctx.job.id)).await {
+        Ok(_) => Ok(true),
+        Err(SecretError::NotFound { .. }) => Ok(false),
+        Err(failed) => Err(enrollment::secret_error(&failed, ctx.now)),
     }
 }
 

@@ -86,10 +86,12 @@ fn deadline(ctx: &Context<'_>) -> Option<Timestamp> {
         }
         JobInput::OnboardMaas { .. }
         | JobInput::OnboardLxd { .. }
+        | JobInput::OnboardOpenchami { .. }
         | JobInput::OnboardManual { .. }
         | JobInput::Retire { .. }
         | JobInput::Remove
         | JobInput::Reboot
+        | JobInput::Reimage { .. }
         | JobInput::InvestigateBmc => None,
     }
 }
@@ -125,10 +127,12 @@ pub(super) async fn emptied(ctx: &Context<'_>) -> Observation {
         JobInput::Drain { allocations, .. } => allocations,
         JobInput::OnboardMaas { .. }
         | JobInput::OnboardLxd { .. }
+        | JobInput::OnboardOpenchami { .. }
         | JobInput::OnboardManual { .. }
         | JobInput::Retire { .. }
         | JobInput::Remove
         | JobInput::Reboot
+        | JobInput::Reimage { .. }
         | JobInput::InvestigateBmc => 0,
     };
     match ctx.tools.live_work.live_allocations(ctx.node.id).await {

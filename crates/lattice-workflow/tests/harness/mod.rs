@@ -39,6 +39,10 @@ impl Clock for HandClock {
 }
 
 impl HandClock {
+    pub fn at_start() -> Arc<Self> {
+        Arc::new(Self(AtomicI64::new(START.as_millis())))
+    }
+
     pub fn set(&self, at: Timestamp) {
         self.0.fetch_max(at.as_millis(), Ordering::SeqCst);
     }
@@ -131,6 +135,7 @@ pub struct World {
     pub ids: Arc<Counter>,
     pub secrets: Arc<Memory>,
     pub fake: Arc<FakeProvider>,
+    pub providers: Arc<dyn Providers>,
     pub work: Arc<Work>,
     pub site: Site,
 }
@@ -158,8 +163,17 @@ impl World {
         Self::with(SiteProvider::Manual).await
     }
 
+    /// At a site of that kind, reached through `providers` instead of the fake ones.
+    #[allow(dead_code, reason = "not every test program has a provider of its own")]
+    pub async fn at(provider: SiteProvider, providers: Arc<dyn Providers>, clock: Arc<HandClock>) -> Self {
+        Self { providers, ..Self::by(provider, clock).await }
+    }
+
     async fn with(provider: SiteProvider) -> Self {
-        let clock = Arc::new(HandClock(AtomicI64::new(START.as_millis())));
+        Self::by(provider, HandClock::at_start()).await
+    }
+
+    async fn by(provider: SiteProvider, clock: Arc<HandClock>) -> Self {
         let ids = Arc::new(Counter::default());
         let site = Site {
             id: SiteId::generate(&*ids, START),
@@ -177,9 +191,11 @@ impl World {
             updated_at: START,
             generation: Generation::FIRST,
         };
+        let fake = Arc::new(FakeProvider::new(clock.clone(), FakeLatency::default()));
         let world = Self {
             store: Store::open(StoreConfig::memory()).await.unwrap(),
-            fake: Arc::new(FakeProvider::new(clock.clone(), FakeLatency::default())),
+            providers: Arc::new(Fakes(fake.clone())),
+            fake,
             clock,
             ids,
             secrets: Arc::default(),
@@ -191,7 +207,7 @@ impl World {
     }
 
     pub fn runner(&self, crash: CrashPlan) -> Runner {
-        self.runner_with(crash, self.clock.clone(), Arc::new(Fakes(self.fake.clone())))
+        self.runner_with(crash, self.clock.clone(), self.providers.clone())
     }
 
     pub fn runner_with(&self, crash: CrashPlan, clock: Arc<dyn Clock>, providers: Arc<dyn Providers>) -> Runner {

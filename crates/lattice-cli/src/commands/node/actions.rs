@@ -72,6 +72,17 @@ pub struct Retire {
     release: bool,
 }
 
+/// Options of `reimage`.
+#[derive(Debug, Args)]
+pub struct Reimage {
+    /// Which node, why, and whether to wait
+    #[command(flatten)]
+    wait: Wait,
+    /// The image, by the name that its site knows; the one of new nodes when it is not given
+    #[arg(long, value_name = "NAME")]
+    image: Option<String>,
+}
+
 /// Does a verb without options of its own.
 ///
 /// # Errors
@@ -110,6 +121,15 @@ pub async fn retire(retire: Retire, session: &Session) -> Result<(), Failure> {
     perform_and_wait(NodeVerb::Retire, &retire.wait, &body, session).await
 }
 
+/// Replaces the OS of a node.
+///
+/// # Errors
+/// As [`wait`].
+pub async fn reimage(reimage: Reimage, session: &Session) -> Result<(), Failure> {
+    let body = ActOnNode { image: reimage.image, ..body(&reimage.wait.act) };
+    perform_and_wait(NodeVerb::Reimage, &reimage.wait, &body, session).await
+}
+
 fn body(act: &Act) -> ActOnNode {
     ActOnNode { reason: act.plain.reason.clone(), dry_run: act.dry_run.then_some(true), ..ActOnNode::default() }
 }
@@ -129,6 +149,7 @@ async fn perform_and_wait(verb: NodeVerb, wait: &Wait, body: &ActOnNode, session
             NodeVerb::Undrain
             | NodeVerb::Disable
             | NodeVerb::Enable
+            | NodeVerb::Reimage
             | NodeVerb::Quarantine
             | NodeVerb::Recover
             | NodeVerb::Retire

@@ -47,7 +47,8 @@ pub struct Set {
 }
 
 /// Secrets of a site: JSON or TOML with api_token, power = { user, pass } and deploy_password for MAAS, or
-/// client_certificate_pem, client_key_pem and server_certificate_pem for LXD. Without any of these they are asked for.
+/// client_certificate_pem, client_key_pem and server_certificate_pem for LXD, or bearer_token for OpenCHAMI. Without any
+/// of these they are asked for.
 #[derive(Debug, Args)]
 #[group(id = "source", required = false, multiple = false)]
 struct Source {
@@ -103,7 +104,7 @@ fn understood(value: Value, name: &str) -> Result<SiteCredentials, Failure> {
     serde_json::from_value(value).map_err(|_| {
         Failure::refused(format!("{name} does not hold credentials of a site")).because(
             "expected api_token, power = { user, pass } and deploy_password for MAAS; client_certificate_pem, \
-             client_key_pem and server_certificate_pem for LXD",
+             client_key_pem and server_certificate_pem for LXD; bearer_token for OpenCHAMI",
         )
     })
 }
@@ -145,6 +146,11 @@ fn asked(site: &SiteView) -> Result<SiteCredentials, Failure> {
     }
     match &site.provider {
         SiteProvider::Maas(_) => {}
+        SiteProvider::Openchami(_) => {
+            eprintln!("Credentials of {}; an empty line keeps what is there.", site.name);
+            let token = hidden("bearer token")?.map_or(json!({}), |token| json!({"bearer_token": token}));
+            return understood(token, "the terminal");
+        }
         SiteProvider::Lxd(_) | SiteProvider::Manual => {
             return Err(Failure::refused(format!("credentials of a {} site cannot be typed", site.provider.kind()))
                 .next("", "give --from-file FILE"));

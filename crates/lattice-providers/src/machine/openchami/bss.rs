@@ -34,6 +34,27 @@ pub struct BootParameters {
     pub params: String,
 }
 
+/// What a machine boots by each of its names: bss keeps them apart.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Boots {
+    /// By its xname.
+    pub by_name: Option<BootParameters>,
+    /// By its hardware address.
+    pub by_mac: Option<BootParameters>,
+}
+
+impl Boots {
+    /// Whether both names have exactly these.
+    pub fn are(&self, wanted: &BootParameters) -> bool {
+        self.by_name.as_ref() == Some(wanted) && self.by_mac.as_ref() == Some(wanted)
+    }
+
+    /// What is set under either name.
+    pub fn each(&self) -> impl Iterator<Item = &BootParameters> {
+        [&self.by_name, &self.by_mac].into_iter().flatten()
+    }
+}
+
 /// What a machine that asks is told now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BootScript {
@@ -79,12 +100,39 @@ impl OchamiClient {
     pub async fn set_boot(&self, machine: &Machine, boot: &BootParameters) -> Result<(), ProviderError> {
         // PUT creates and replaces; POST refuses what is there with 400. One PUT with both names creates only the first
         // of them, so each name has its own.
-        for (names, name) in [("hosts", json!(machine.xname)), ("macs", json!(machine.mac))] {
-            let body = json!({ names: [name], "kernel": boot.kernel, "initrd": boot.initrd, "params": boot.params });
-            let path = "/boot/v1/bootparameters";
-            self.send("bss.parameters.put", Service::Bss, Method::PUT, path, &[], Some(&body)).await?;
+        self.put_boot(("hosts", machine.xname.as_str()), boot).await?;
+        self.put_boot(("macs", &machine.mac), boot).await
+    }
+
+    async fn put_boot(&self, (names, name): (&str, &str), boot: &BootParameters) -> Result<(), ProviderError> {
+        let body = json!({ names: [name], "kernel": boot.kernel, "initrd": boot.initrd, "params": boot.params });
+        let path = "/boot/v1/bootparameters";
+        self.send("bss.parameters.put", Service::Bss, Method::PUT, path, &[], Some(&body)).await.map(drop)
+    }
+
+    /// Sets what a machine booted before, under each of its names as it was; what was not set is forgotten.
+    ///
+    /// # Errors
+    /// bss refuses.
+    pub async fn restore_boots(&self, machine: &Machine, before: &Boots) -> Result<(), ProviderError> {
+        let names = [("hosts", machine.xname.as_str(), &before.by_name), ("macs", &machine.mac, &before.by_mac)];
+        for (names, name, earlier) in names {
+            match earlier {
+                Some(boot) => self.put_boot((names, name), boot).await?,
+                None => self.delete_boot((names, name)).await?,
+            }
         }
         Ok(())
+    }
+
+    /// What a machine boots, by each of its names.
+    ///
+    /// # Errors
+    /// bss cannot be read.
+    pub async fn boots(&self, machine: &Machine) -> Result<Boots, ProviderError> {
+        let by_name = self.parameters(("name", machine.xname.as_str())).await?;
+        let by_mac = self.parameters(("mac", &machine.mac)).await?;
+        Ok(Boots { by_name, by_mac })
     }
 
     /// What a machine boots; `None`: nothing is set, under either of its names.
@@ -92,8 +140,7 @@ impl OchamiClient {
     /// # Errors
     /// bss cannot be read; or its two names have different parameters.
     pub async fn boot(&self, machine: &Machine) -> Result<Option<BootParameters>, ProviderError> {
-        let by_name = self.parameters(("name", machine.xname.as_str())).await?;
-        let by_mac = self.parameters(("mac", &machine.mac)).await?;
+        let Boots { by_name, by_mac } = self.boots(machine).await?;
         if by_name == by_mac {
             return Ok(by_name);
         }
@@ -116,13 +163,16 @@ impl OchamiClient {
     /// # Errors
     /// bss refuses.
     pub async fn forget_boot(&self, machine: &Machine) -> Result<(), ProviderError> {
+        self.restore_boots(machine, &Boots::default()).await
+    }
+
+    async fn delete_boot(&self, (names, name): (&str, &str)) -> Result<(), ProviderError> {
         let path = "/boot/v1/bootparameters";
-        for (by, body) in [("name", json!({ "hosts": [machine.xname] })), ("mac", json!({ "macs": [machine.mac] }))] {
-            let value = if by == "name" { machine.xname.as_str() } else { machine.mac.as_str() };
-            // An unknown one is refused with 400, as is a malformed one: what is there is asked first.
-            if self.parameters((by, value)).await?.is_some() {
-                self.send("bss.parameters.delete", Service::Bss, Method::DELETE, path, &[], Some(&body)).await?;
-            }
+        let by = if names == "hosts" { "name" } else { "mac" };
+        // An unknown one is refused with 400, as is a malformed one: what is there is asked first.
+        if self.parameters((by, name)).await?.is_some() {
+            let body = json!({ names: [name] });
+            self.send("bss.parameters.delete", Service::Bss, Method::DELETE, path, &[], Some(&body)).await?;
         }
         Ok(())
     }

@@ -1,7 +1,10 @@
 //! Power Control: transitions that are watched to their end, and power as it was read. `completed` is not success.
 
+use std::collections::BTreeMap;
+
 use http::Method;
 use lattice_core::bmc::{PowerReading, PowerSaid};
+use lattice_core::node::PowerFact;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -146,6 +149,21 @@ impl OchamiClient {
             Err(error) => return Err(error),
         };
         Ok(PowerReading { said: said(status), at, source: "pcs".to_owned() })
+    }
+
+    /// The power of all nodes that power control knows, as it read it. One that was not read is not there.
+    ///
+    /// # Errors
+    /// Power control cannot be read.
+    pub async fn powers(&self) -> Result<BTreeMap<Xname, PowerFact>, ProviderError> {
+        let found: Statuses = self.read("pcs.power.list", Service::Pcs, "/power-status", &[]).await?;
+        let facts = found.status.into_iter().filter_map(|status| {
+            let name = Xname::parse(&status.xname).ok()?;
+            let said = said(Some(status));
+            let fact = PowerReading { said, at: self.now(), source: String::new() }.fact();
+            (fact != PowerFact::Unknown).then_some((name, fact))
+        });
+        Ok(facts.collect())
     }
 
     /// Whether power control and what it needs are well.

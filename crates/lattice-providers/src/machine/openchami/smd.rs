@@ -61,6 +61,19 @@ pub enum State {
     Unknown,
 }
 
+/// What stands beside a state that somebody sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, strum::Display)]
+pub enum Flag {
+    /// Nothing is wrong.
+    #[serde(rename = "OK")]
+    #[strum(to_string = "OK")]
+    Ok,
+    /// Something is, and it works.
+    Warning,
+    /// It does not work.
+    Alert,
+}
+
 /// A component. Fields that are not set are absent.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Component {
@@ -79,6 +92,9 @@ pub struct Component {
     /// Whether it may be used.
     #[serde(rename = "Enabled", default)]
     pub enabled: Option<bool>,
+    /// What runs there, in anybody's words.
+    #[serde(rename = "SoftwareStatus", default)]
+    pub software: Option<String>,
     /// Its number.
     #[serde(rename = "NID", default)]
     pub nid: Option<u64>,
@@ -163,6 +179,29 @@ pub struct StateChange {
     pub flag: Option<String>,
 }
 
+/// A BMC that smd knows. Its login, which smd shows in clear, is not read.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct KnownEndpoint {
+    /// Its name: `x1000c0s1b0`.
+    #[serde(rename = "ID")]
+    pub id: Xname,
+    /// Its name in the network, or its address.
+    #[serde(rename = "FQDN", default)]
+    pub fqdn: String,
+    /// Its address.
+    #[serde(rename = "IPAddress", default)]
+    pub ip_address: String,
+    /// Whether it may be used.
+    #[serde(rename = "Enabled", default)]
+    pub enabled: bool,
+}
+
+#[derive(Deserialize)]
+struct Endpoints {
+    #[serde(rename = "RedfishEndpoints", default)]
+    endpoints: Vec<KnownEndpoint>,
+}
+
 #[derive(Deserialize)]
 struct Components {
     #[serde(rename = "Components", default)]
@@ -216,10 +255,10 @@ impl OchamiClient {
     ///
     /// # Errors
     /// smd refuses: a component that is not there, or a state that may not follow.
-    pub async fn set_states(&self, ids: &[Xname], state: State) -> Result<(), ProviderError> {
+    pub async fn set_states(&self, ids: &[Xname], state: State, flag: Flag) -> Result<(), ProviderError> {
         let path = "/hsm/v2/State/Components/BulkStateData";
         for some in ids.chunks(PAGE) {
-            let body = json!({ "ComponentIDs": some, "State": state, "Flag": "OK" });
+            let body = json!({ "ComponentIDs": some, "State": state, "Flag": flag });
             self.send("smd.components.state", Service::Smd, Method::PATCH, path, &[], Some(&body)).await?;
         }
         Ok(())
@@ -233,6 +272,32 @@ impl OchamiClient {
         let path = format!("/hsm/v2/State/Components/{}/Enabled", id.as_str());
         let body = json!({ "Enabled": enabled });
         self.send("smd.components.enabled", Service::Smd, Method::PATCH, &path, &[], Some(&body)).await.map(drop)
+    }
+
+    /// Says whether components may be used. Those that are not there are passed over.
+    ///
+    /// # Errors
+    /// smd refuses.
+    pub async fn set_enabled_of(&self, ids: &[Xname], enabled: bool) -> Result<(), ProviderError> {
+        let path = "/hsm/v2/State/Components/BulkEnabled";
+        for some in ids.chunks(PAGE) {
+            let body = json!({ "ComponentIDs": some, "Enabled": enabled });
+            self.send("smd.components.enabled", Service::Smd, Method::PATCH, path, &[], Some(&body)).await?;
+        }
+        Ok(())
+    }
+
+    /// Says what runs on components. Those that are not there are passed over.
+    ///
+    /// # Errors
+    /// smd refuses.
+    pub async fn set_software(&self, ids: &[Xname], text: &str) -> Result<(), ProviderError> {
+        let path = "/hsm/v2/State/Components/BulkSoftwareStatus";
+        for some in ids.chunks(PAGE) {
+            let body = json!({ "ComponentIDs": some, "SoftwareStatus": text });
+            self.send("smd.components.software", Service::Smd, Method::PATCH, path, &[], Some(&body)).await?;
+        }
+        Ok(())
     }
 
     /// Makes a BMC and its machines known; smd makes their components and interfaces. One that is known is success.
@@ -269,8 +334,62 @@ impl OchamiClient {
     /// # Errors
     /// smd cannot be read.
     pub async fn interfaces(&self, mac: &str) -> Result<Vec<Interface>, ProviderError> {
-        let path = "/hsm/v2/Inventory/EthernetInterfaces";
-        self.read("smd.interfaces.list", Service::Smd, path, &[("MACAddress", mac)]).await
+        self.interfaces_with(("MACAddress", mac)).await
+    }
+
+    /// Interfaces of a component.
+    ///
+    /// # Errors
+    /// smd cannot be read.
+    pub async fn interfaces_of(&self, id: &Xname) -> Result<Vec<Interface>, ProviderError> {
+        let found = self.interfaces_with(("ComponentID", id.as_str())).await?;
+        // A filter that a version does not know is left out by it.
+        Ok(found.into_iter().filter(|one| one.component == id.as_str()).collect())
+    }
+
+    async fn interfaces_with(&self, filter: (&str, &str)) -> Result<Vec<Interface>, ProviderError> {
+        self.read("smd.interfaces.list", Service::Smd, "/hsm/v2/Inventory/EthernetInterfaces", &[filter]).await
+    }
+
+    /// The BMCs at an address, by its IP address or its name. The login that smd shows with them is left where it is.
+    ///
+    /// # Errors
+    /// smd cannot be read.
+    pub async fn endpoints_at(&self, address: &str) -> Result<Vec<KnownEndpoint>, ProviderError> {
+        let mut found: Vec<KnownEndpoint> = Vec::new();
+        for filter in ["ipaddress", "fqdn"] {
+            for endpoint in self.endpoints_with(&[(filter, address)]).await? {
+                let is_there = endpoint.ip_address == address || endpoint.fqdn == address;
+                if is_there && !found.contains(&endpoint) {
+                    found.push(endpoint);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// All BMCs.
+    ///
+    /// # Errors
+    /// smd cannot be read.
+    pub async fn endpoints(&self) -> Result<Vec<KnownEndpoint>, ProviderError> {
+        self.endpoints_with(&[]).await
+    }
+
+    async fn endpoints_with(&self, query: &[(&str, &str)]) -> Result<Vec<KnownEndpoint>, ProviderError> {
+        let path = "/hsm/v2/Inventory/RedfishEndpoints";
+        let found: Endpoints = self.read("smd.endpoints.list", Service::Smd, path, query).await?;
+        Ok(found.endpoints)
+    }
+
+    /// The nodes behind a BMC, or below another component.
+    ///
+    /// # Errors
+    /// smd cannot be read.
+    pub async fn nodes_below(&self, id: &Xname) -> Result<Vec<Component>, ProviderError> {
+        let path = format!("/hsm/v2/State/Components/Query/{}", id.as_str());
+        let found: Components = self.read("smd.components.below", Service::Smd, &path, &[("type", "node")]).await?;
+        Ok(found.components)
     }
 
     /// Subscribes to changes of state; the subscriber's earlier subscription to the same address is kept instead.

@@ -1,10 +1,11 @@
 //! Routes of agents' tasks and of the keys that sign them.
 
 use lattice_api::node::Reason;
+use lattice_api::server::AgentCa;
 use lattice_api::task::{TaskQuery, TaskRow, TaskSigningKeys, TaskView};
 
 use super::super::surface::{Route, Surface};
-use super::super::tasks;
+use super::super::{server, tasks};
 use super::{ADMIN, READ};
 
 /// Adds them.
@@ -41,6 +42,11 @@ pub(super) fn routes(surface: Surface) -> Surface {
             Route::get("/api/v1/admin/task-signing-keys", READ, "The keys that sign tasks")
                 .answers::<TaskSigningKeys>(200, "Their public halves"),
             tasks::keys,
+        )
+        .route(
+            Route::get("/api/v1/admin/agent-ca", READ, "Whom agents trust as their server")
+                .answers::<AgentCa>(200, "Certificates for images that boot from the network"),
+            server::agent_ca,
         )
         .route(
             Route::post("/api/v1/admin/task-signing-keys/rotate", ADMIN, "Sign tasks with a new key from now on")

@@ -180,6 +180,8 @@ async fn a_machine_whose_bmc_is_another_nodes_is_refused_one_by_one_too() {
         hostname: "another".to_owned(),
         ipmi_ip: Some("10.176.0.1".to_owned()),
         pxe_mac: None,
+        xname: None,
+        boot_profile: None,
         class: None,
         reason: String::new(),
     };

@@ -153,6 +153,7 @@ impl Api {
             bmcs: Arc::new(BmcClients::new(secrets.clone(), clock.clone())),
             prober: Arc::new(TestProber),
             registry: Arc::new(Registry::new()),
+            agent_ca_pem: "CA".to_owned(),
             task_keys: Arc::new(TaskKeys::new(SigningKey::from_seed(&Secret::new(vec![5; 32])).unwrap())),
             metrics: Arc::new(Metrics::default()),
             bootstrap_command: Arc::new(|node, token| Secret::new(format!("bootstrap {node} {}", token.expose()))),

@@ -228,6 +228,8 @@ fn machine() -> CreateOnboarding {
         hostname: "c07u43".to_owned(),
         ipmi_ip: Some("10.176.16.128".to_owned()),
         pxe_mac: None,
+        xname: None,
+        boot_profile: None,
         class: None,
         reason: "rack 7".to_owned(),
     }

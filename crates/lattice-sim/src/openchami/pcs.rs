@@ -4,22 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Method, Response, StatusCode};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use ::http::{Method, StatusCode};
 use lattice_core::time::{Clock, Timestamp};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 
-use crate::stop::{Stop, spawn_until_stopped};
-
-/// Largest body that is taken.
-const MAX_BODY_BYTES: usize = 64 << 10;
+use super::http::{Answered, Answers, Asked};
 
 /// What is wrong with one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +72,20 @@ impl SimPcs {
         self.state().compresses = true;
     }
 
+    /// Somebody pressed the button: nobody was asked.
+    pub fn press(&self, node: &str, on: bool) {
+        if let Some(node) = self.state().nodes.get_mut(node) {
+            node.on = on;
+        }
+    }
+
+    /// What was asked of a node, in order.
+    pub fn orders(&self, node: &str) -> Vec<String> {
+        let state = self.state();
+        let of_node = state.transitions.iter().filter(|begun| begun.xnames.iter().any(|name| name == node));
+        of_node.map(|begun| begun.operation.clone()).collect()
+    }
+
     /// Whether a node is on.
     pub fn is_on(&self, node: &str) -> bool {
         self.settle();
@@ -111,44 +114,29 @@ impl SimPcs {
         }
     }
 
-    fn answer(&self, method: &Method, path: &str, query: &str, body: &Value) -> (StatusCode, Value) {
-        self.settle();
-        let path = path.strip_prefix("/v1").unwrap_or(path);
-        match (method, path.trim_end_matches('/')) {
-            (&Method::GET, "/liveness" | "/readiness") => (StatusCode::NO_CONTENT, Value::Null),
-            (&Method::POST, "/transitions") => self.begin(body),
-            (&Method::GET, "/power-status") => self.status(query),
-            (&Method::GET, path) => match path.strip_prefix("/transitions/").and_then(|id| id.parse::<usize>().ok()) {
-                Some(id) => self.transition(id),
-                None => problem(StatusCode::NOT_FOUND, "no such resource"),
-            },
-            (_, _) => problem(StatusCode::METHOD_NOT_ALLOWED, "no such method here"),
-        }
-    }
-
-    fn begin(&self, body: &Value) -> (StatusCode, Value) {
+    fn begin(&self, body: &Value) -> Answered {
         const KNOWN: [&str; 7] = ["on", "off", "soft-off", "soft-restart", "hard-restart", "init", "force-off"];
         let operation = body["operation"].as_str().unwrap_or_default().to_ascii_lowercase();
         if !KNOWN.contains(&operation.as_str()) {
-            return problem(StatusCode::BAD_REQUEST, "invalid operation");
+            return Answered::problem(StatusCode::BAD_REQUEST, "invalid operation");
         }
         let location = body["location"].as_array().cloned().unwrap_or_default();
         let xnames: Vec<String> = location.iter().filter_map(|one| Some(one["xname"].as_str()?.to_owned())).collect();
         if xnames.is_empty() {
-            return problem(StatusCode::BAD_REQUEST, "missing location");
+            return Answered::problem(StatusCode::BAD_REQUEST, "missing location");
         }
         let mut state = self.state();
         let id = state.transitions.len();
         state.transitions.push(Begun { operation: operation.clone(), xnames, at: self.clock.now(), done: false });
         drop(state);
         self.settle();
-        (StatusCode::OK, json!({ "transitionID": id.to_string(), "operation": operation }))
+        Answered::ok(&json!({ "transitionID": id.to_string(), "operation": operation }))
     }
 
-    fn transition(&self, id: usize) -> (StatusCode, Value) {
+    fn transition(&self, id: usize) -> Answered {
         let state = self.state();
         let Some(begun) = state.transitions.get(id) else {
-            return problem(StatusCode::NOT_FOUND, "transition not found");
+            return Answered::problem(StatusCode::NOT_FOUND, "transition not found");
         };
         let tasks: Vec<_> = begun.xnames.iter().map(|name| task(name, begun, state.nodes.get(name))).collect();
         let count = |status: &str| tasks.iter().filter(|task| task["taskStatus"] == status).count();
@@ -163,11 +151,12 @@ impl SimPcs {
         if !(begun.done && state.compresses) {
             seen["tasks"] = json!(tasks);
         }
-        (StatusCode::OK, seen)
+        Answered::ok(&seen)
     }
 
-    fn status(&self, query: &str) -> (StatusCode, Value) {
-        let wanted: Vec<&str> = query.split('&').filter_map(|pair| pair.strip_prefix("xname=")).collect();
+    fn status(&self, asked: &Asked<'_>) -> Answered {
+        let wanted: Vec<&str> =
+            asked.query.iter().filter(|(name, _)| name == "xname").map(|(_, value)| value.as_str()).collect();
         let state = self.state();
         let shown = state.nodes.iter().filter(|(name, _)| wanted.is_empty() || wanted.contains(&name.as_str()));
         let status: Vec<_> = shown
@@ -181,7 +170,7 @@ impl SimPcs {
                 })
             })
             .collect();
-        (StatusCode::OK, json!({ "status": status }))
+        Answered::ok(&json!({ "status": status }))
     }
 }
 
@@ -196,44 +185,19 @@ fn task(name: &str, begun: &Begun, node: Option<&Node>) -> Value {
     json!({ "xname": name, "taskStatus": status, "taskStatusDescription": status, "error": error })
 }
 
-fn problem(status: StatusCode, detail: &str) -> (StatusCode, Value) {
-    let body =
-        json!({ "type": "about:blank", "title": status.to_string(), "detail": detail, "status": status.as_u16() });
-    (status, body)
-}
-
-/// Serves power control on `listener` until stopped.
-pub fn serve(listener: TcpListener, pcs: Arc<SimPcs>) -> Stop {
-    spawn_until_stopped(async move {
-        let mut connections = JoinSet::new();
-        loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                Some(_) = connections.join_next() => continue,
-            };
-            let Ok((stream, _)) = accepted else { continue };
-            let pcs = Arc::clone(&pcs);
-            connections.spawn(async move {
-                let service = service_fn(move |request| answer(request, Arc::clone(&pcs)));
-                // A connection that breaks is its client's affair.
-                let _ended = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
-            });
+impl Answers for SimPcs {
+    fn answer(&self, asked: &Asked<'_>) -> Answered {
+        self.settle();
+        let path = asked.path.strip_prefix("/v1").unwrap_or(asked.path);
+        match (asked.method, path) {
+            (&Method::GET, "/liveness" | "/readiness") => Answered::nothing(),
+            (&Method::POST, "/transitions") => self.begin(&asked.body),
+            (&Method::GET, "/power-status") => self.status(asked),
+            (&Method::GET, path) => match path.strip_prefix("/transitions/").and_then(|id| id.parse::<usize>().ok()) {
+                Some(id) => self.transition(id),
+                None => Answered::problem(StatusCode::NOT_FOUND, "no such resource"),
+            },
+            (_, _) => Answered::problem(StatusCode::METHOD_NOT_ALLOWED, "no such method here"),
         }
-    })
-}
-
-async fn answer(
-    request: http::Request<Incoming>,
-    pcs: Arc<SimPcs>,
-) -> Result<Response<Full<Bytes>>, std::convert::Infallible> {
-    let (parts, body) = request.into_parts();
-    let body = Limited::new(body, MAX_BODY_BYTES).collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-    let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    let (status, body) = pcs.answer(&parts.method, parts.uri.path(), parts.uri.query().unwrap_or_default(), &body);
-    let bytes = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
-    let mut response = Response::new(Full::new(bytes));
-    *response.status_mut() = status;
-    let kind = if status.is_success() { "application/json" } else { "application/problem+json" };
-    response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(kind));
-    Ok(response)
+    }
 }
