@@ -32,6 +32,7 @@ pub fn site(number: u8, provider: SiteProvider) -> Site {
         brake: None,
         let_go_at: None,
         approved: Vec::new(),
+        sensitive: lattice_core::site::SensitivePolicy::default(),
         status: SiteStatus::Active,
         created_at: T0,
         updated_at: T0,

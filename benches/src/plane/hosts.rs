@@ -131,6 +131,7 @@ pub fn facts() -> HostFacts {
         name: format!("nvme{number}n1"),
         model: "KCD8XRUG7T68".to_owned(),
         size_bytes: 7_681_501_126_656,
+        in_use: false,
     };
     HostFacts {
         gpus: (0..8).map(gpu).collect(),

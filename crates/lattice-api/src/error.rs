@@ -174,6 +174,7 @@ pub fn call_of(command: &str) -> Option<ApiCall> {
             return post("onboardings/batch", batch, verb, &[]);
         }
         ["node", verb, node, flags @ ..] => return post("nodes", node, verb, flags),
+        ["admin", "node", "wipe", node, flags @ ..] => return post("nodes", node, "wipe", flags),
         ["job", verb, job, flags @ ..] => return post("jobs", job, verb, flags),
         _ => return None,
     };

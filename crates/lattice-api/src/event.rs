@@ -8,7 +8,8 @@ use lattice_core::bmc::BreakerState;
 use lattice_core::change::EventRow;
 use lattice_core::failure::FailureClass;
 use lattice_core::ids::{
-    AllocationId, BatchId, EventSeq, JobId, NodeId, OverrideId, OwnershipEpoch, ProfileId, RoceId, SiteId,
+    AllocationId, BatchId, CertificateId, EventSeq, JobId, NodeId, OverrideId, OwnershipEpoch, ProfileId, RoceId,
+    SiteId, TaskId,
 };
 use lattice_core::job::{JobKind, JobStatus, StageName};
 use lattice_core::node::{Availability, HoldKind, NodeClass, Status};
@@ -16,6 +17,7 @@ use lattice_core::site::credentials::CredentialName;
 use lattice_core::site::{MaasPolicy, PowerSelector, ProfileSettings, SiteStatus};
 use lattice_core::time::Timestamp;
 use lattice_core::webhook::{EventPattern, WebhookStatus};
+use lattice_core::wipe::WipeTarget;
 use serde::{Deserialize, Serialize};
 
 use crate::page::MAX_LIMIT;
@@ -337,4 +339,96 @@ pub struct TaskPayload {
     pub error_code: Option<TaskErrorCode>,
     /// From when on it is not begun any more.
     pub expires_at: Timestamp,
+}
+
+/// Payload of `node.wipe_began`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct WipeBeganPayload {
+    /// Its job.
+    pub job: JobId,
+}
+
+/// Payload of `node.wipe_step_proven`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct WipeStepPayload {
+    /// The wipe's job.
+    pub job: JobId,
+    /// What was erased.
+    pub erased: WipeTarget,
+    /// The task that did it.
+    pub task: TaskId,
+    /// Each device.
+    pub devices: Vec<WipedDevice>,
+}
+
+/// A device in a [`WipeStepPayload`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct WipedDevice {
+    /// Its name on the host.
+    pub device: String,
+    /// Its serial number; empty: it shows none.
+    pub serial: String,
+    /// How it was erased.
+    pub method: String,
+    /// By what tool.
+    pub tool: String,
+    /// The tool's version.
+    pub tool_version: String,
+    /// How the tool ended.
+    pub exit_code: i32,
+    /// What the device said of itself afterwards.
+    pub result: String,
+}
+
+/// Payload of `node.wipe_failed`. spec: S1 "Wipe Failure Handling"
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct WipeFailedPayload {
+    /// `critical`.
+    pub severity: String,
+    /// The wipe's job.
+    pub job: JobId,
+    /// When it began.
+    pub wipe_started_at: Timestamp,
+    /// In which step it ended.
+    pub stage: StageName,
+    /// Why, for programs.
+    pub error_code: String,
+    /// Why, for people.
+    pub reason: String,
+    /// What an operator does about it.
+    pub operator_action: String,
+}
+
+/// Payload of `node.wipe_confirmed`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct WipeConfirmedPayload {
+    /// The wipe's job.
+    pub job: JobId,
+    /// When it began.
+    pub wipe_started_at: Timestamp,
+    /// Kernel boot in which the last step ended.
+    pub boot_before: String,
+    /// Kernel boot that runs now.
+    pub boot_after: String,
+    /// One for each device.
+    pub certificates: Vec<CertificateId>,
+}
+
+/// Payload of `node.wipe_certified`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct WipeCertifiedPayload {
+    /// The certificate.
+    pub certificate: CertificateId,
+    /// The wipe's job.
+    pub job: JobId,
+    /// The task that erased the device.
+    pub task: TaskId,
+    /// What was erased.
+    pub erased: WipeTarget,
+    /// The device's name on its host.
+    pub device: String,
+    /// Its serial number; empty: it shows none.
+    pub serial: String,
+    /// The key that signed.
+    pub key_id: String,
 }

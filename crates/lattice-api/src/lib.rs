@@ -27,6 +27,7 @@ pub mod sse;
 pub mod task;
 pub mod token;
 pub mod webhook;
+pub mod wipe;
 
 use lattice_core::secret::Secret;
 

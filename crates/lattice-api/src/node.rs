@@ -183,9 +183,30 @@ pub enum NodeVerb {
     Resume,
     /// Withdraw a bootstrap that nobody used.
     Withdraw,
+    /// Wipe it after sensitive work; again after a failure when it is forced. spec: S1 "Wipe Failure Handling"
+    Wipe,
 }
 
 impl NodeVerb {
+    /// Its command line: `lattice node drain`; a wipe is S1's `lattice admin node wipe`.
+    pub fn command(self, node: &str) -> String {
+        match self {
+            Self::Wipe => format!("lattice admin node wipe {node} --force"),
+            Self::Drain
+            | Self::Undrain
+            | Self::Disable
+            | Self::Enable
+            | Self::Reboot
+            | Self::Quarantine
+            | Self::Recover
+            | Self::Retire
+            | Self::Reactivate
+            | Self::Remove
+            | Self::Resume
+            | Self::Withdraw => format!("lattice node {self} {node}"),
+        }
+    }
+
     /// Whether people are asked before it is done, and with which words. spec: S1 "Operator Commands"
     pub const fn confirmation(self, urgent: bool, deadline: bool) -> Option<&'static str> {
         match self {
@@ -197,6 +218,7 @@ impl NodeVerb {
             Self::Disable => Some("running allocations will be requeued or failed"),
             Self::Reimage => Some("its OS is replaced: what is on it is lost"),
             Self::Remove => Some("the node's identity ends and cannot be reused"),
+            Self::Wipe => Some("what is on its GPUs, its NVMe drives and in its memory is destroyed, and it restarts"),
             Self::Drain
             | Self::Undrain
             | Self::Enable
@@ -231,6 +253,9 @@ pub struct ActOnNode {
     /// What becomes of the machine; only for `retire`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disposal: Option<Disposal>,
+    /// After a wipe that failed, and where none is needed, too; only for `wipe`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub force: Option<bool>,
     /// Decide, and say what would happen, but change nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,

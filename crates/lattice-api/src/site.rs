@@ -10,7 +10,8 @@ use lattice_core::secret::Secret;
 pub use lattice_core::site::credentials::{CredentialName, SiteCredential};
 pub use lattice_core::site::maas::{KNOBS, Knob, KnobKind, KnobScope};
 pub use lattice_core::site::{
-    ApprovedFingerprint, AutomationPolicy, Governor, MaasPolicy, OpenchamiSite, SiteBrake, SiteProvider, SiteStatus,
+    ApprovedFingerprint, AutomationPolicy, Governor, MaasPolicy, OpenchamiSite, SensitivePolicy, SiteBrake, SiteProvider,
+    SiteStatus,
 };
 use lattice_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,9 @@ pub struct CreateSite {
     /// What Lattice may do there by itself; the defaults when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub automation: Option<AutomationPolicy>,
+    /// How its nodes are wiped after sensitive work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sensitive: Option<SensitivePolicy>,
 }
 
 /// Changes a site: a field that is absent stays as it is.
@@ -56,6 +60,9 @@ pub struct PatchSite {
     /// What Lattice may do there by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub automation: Option<AutomationPolicy>,
+    /// How its nodes are wiped after sensitive work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sensitive: Option<SensitivePolicy>,
     /// Settings of the provider that change, as a JSON merge patch (RFC 7396); its kind cannot change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
@@ -86,6 +93,9 @@ pub struct SiteView {
     /// The brake that an operator pulled, while it holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub brake: Option<SiteBrake>,
+    /// How its nodes are wiped after sensitive work.
+    #[serde(default)]
+    pub sensitive: SensitivePolicy,
     /// Whether new work may start.
     pub status: SiteStatus,
     /// Whether every secret that the provider needs is there.

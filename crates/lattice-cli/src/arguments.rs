@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    allocation, audit, backup, completion, dev, docs, events, explain, fleet, hold, job, node, onboard, server, site,
-    sku, token, version, webhook,
+    admin, allocation, audit, backup, completion, dev, docs, events, explain, fleet, hold, job, node, onboard, server,
+    site, sku, token, version, webhook, wipe,
 };
 use crate::output::Format;
 
@@ -85,6 +85,12 @@ pub enum Command {
     /// Receivers that events are posted to
     #[command(subcommand)]
     Webhook(webhook::Command),
+    /// Wiped devices: their signed certificates, and proof that nobody changed one
+    #[command(subcommand)]
+    Wipe(wipe::Command),
+    /// What only administrators do
+    #[command(subcommand)]
+    Admin(admin::Command),
     /// Why something is not moving, and what would unblock it
     #[command(subcommand)]
     Explain(explain::Command),
@@ -137,6 +143,9 @@ pub async fn run(arguments: Arguments) -> Result<(), crate::failure::Failure> {
         Command::Events(arguments) => events::run(arguments, &Session::open(&global)?).await,
         Command::Token(command) => token::run(command, &Session::open(&global)?).await,
         Command::Webhook(command) => webhook::run(command, &Session::open(&global)?).await,
+        Command::Wipe(wipe::Command::Verify(verify)) => wipe::verify(&verify, &global),
+        Command::Wipe(command) => wipe::run(command, &Session::open(&global)?).await,
+        Command::Admin(command) => admin::run(command, &Session::open(&global)?).await,
         Command::Explain(command) => explain::run(command, &Session::open(&global)?).await,
         Command::Fleet => fleet::run(&Session::open(&global)?).await,
     }
@@ -197,7 +206,7 @@ mod tests {
     }
 
     /// Commands of later parts of the specification, and those that are defined beside the server.
-    const ELSEWHERE: &[&str] = &["admin", "jobs"];
+    const ELSEWHERE: &[&str] = &["jobs"];
 
     fn refusal(command: &str) -> Option<String> {
         let words: Vec<&str> = command.split_whitespace().collect();

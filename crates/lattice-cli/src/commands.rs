@@ -1,5 +1,6 @@
 //! One file for each noun.
 
+pub mod admin;
 pub mod allocation;
 pub mod audit;
 pub mod backup;
@@ -20,3 +21,4 @@ pub mod sku;
 pub mod token;
 pub mod version;
 pub mod webhook;
+pub mod wipe;

@@ -157,6 +157,7 @@ async fn first_rows(store: &Store) -> String {
         brake: None,
         let_go_at: None,
         approved: Vec::new(),
+        sensitive: lattice_core::site::SensitivePolicy::default(),
         status: SiteStatus::Active,
         created_at: at,
         updated_at: at,

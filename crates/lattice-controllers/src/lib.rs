@@ -14,6 +14,7 @@ mod remediator;
 mod secrets;
 mod tasks;
 mod tokens;
+mod wipes;
 
 pub use allocator::{Allocated, Allocator, Nonces};
 pub use bmcs::{BmcWatch, BmcsWatched};
@@ -24,3 +25,4 @@ pub use remediator::{Remediated, Remediator};
 pub use secrets::{SecretOutage, SecretWatch, Watched};
 pub use tasks::expire_tasks;
 pub use tokens::expire_bootstraps;
+pub use wipes::begin_wipes;

@@ -27,6 +27,7 @@ use crate::sku::Sku;
 use crate::time::Timestamp;
 use crate::webhook::delivery::WebhookStep;
 use crate::webhook::{Webhook, WebhookChange};
+use crate::wipe::{CertificateFile, WipeTold};
 
 /// What happened to a node, in the words of its history. One spelling for SQL, JSON and page.
 #[derive(
@@ -154,6 +155,15 @@ pub enum Change {
     Webhook(Box<WebhookChange>),
     /// How far a webhook is, and the attempt that brought it there. Nobody is told: what is told would be delivered.
     WebhookStep(Box<WebhookStep>),
+    /// Something happened in the wipe of a node; no row changes.
+    Wipe {
+        /// Of which node.
+        node: NodeId,
+        /// What.
+        told: Box<WipeTold>,
+    },
+    /// The certificate of a wiped device: a row that never changes.
+    WipeCertificate(Box<CertificateFile>),
     /// Something was refused, and must be seen in the audit; no row changes.
     Refusal {
         /// What was asked: `enroll`, `job.retry_stage`.

@@ -16,6 +16,7 @@ mod refused;
 pub mod remedy;
 pub mod site;
 pub mod task;
+pub mod wipe;
 
 pub use refused::Refused;
 

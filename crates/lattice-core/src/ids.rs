@@ -98,6 +98,8 @@ ids! {
     SessionId = "session";
     /// One thing that an agent is asked to do.
     TaskId = "task";
+    /// One signed statement that a device was wiped.
+    CertificateId = "wipe certificate";
     /// One piece of work of a user on a node.
     AllocationId = "allocation";
 }

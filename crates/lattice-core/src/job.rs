@@ -18,7 +18,7 @@ pub mod state;
 pub mod status;
 
 pub use engine::step;
-pub use flow::{Attempts, BackEdge, Backoff, Enter, Failing, Flow, Reentry, Stage, Timeout, Undo, UndoKind};
+pub use flow::{Attempts, BackEdge, Backoff, Enter, Failing, Flow, Limit, Reentry, Stage, Timeout, Undo, UndoKind};
 pub use flows::FlowName;
 pub use next::{Next, ParkedFor, next};
 pub use node_moves::{allowed_node_statuses, node_moves};

@@ -23,3 +23,4 @@ pub mod site;
 pub mod sku;
 pub mod time;
 pub mod webhook;
+pub mod wipe;

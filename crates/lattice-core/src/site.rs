@@ -10,6 +10,7 @@ pub mod openchami;
 pub mod power_credentials;
 pub mod profile;
 pub mod roce;
+pub mod sensitive;
 
 pub use automation::{ApprovedFingerprint, AutomationPolicy, Governor, SiteBrake};
 pub use maas::{MaasPolicy, MaasSite};
@@ -17,6 +18,7 @@ pub use openchami::{BootProfile, OpenchamiPolicy, OpenchamiSite};
 pub use power_credentials::{PowerOverride, PowerSelector};
 pub use profile::{MaasSettings, ProfileSettings, SiteProfile};
 pub use roce::{RoceAssignment, RoceRow};
+pub use sensitive::SensitivePolicy;
 
 use serde::{Deserialize, Serialize};
 
@@ -107,6 +109,9 @@ pub struct Site {
     /// Fingerprints that its nodes may have; a SKU that has none here is not judged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approved: Vec<ApprovedFingerprint>,
+    /// How its nodes are wiped after sensitive work.
+    #[serde(default)]
+    pub sensitive: SensitivePolicy,
     /// Whether new work may start.
     pub status: SiteStatus,
     /// When it was created.

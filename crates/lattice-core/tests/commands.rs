@@ -55,6 +55,7 @@ fn site() -> Site {
         brake: None,
         let_go_at: None,
         approved: Vec::new(),
+        sensitive: lattice_core::site::SensitivePolicy::default(),
         status: SiteStatus::Active,
         created_at: NOW,
         updated_at: NOW,

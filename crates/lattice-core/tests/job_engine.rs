@@ -6,7 +6,7 @@ use std::time::Duration;
 use lattice_core::explain::{Explain, NextAction};
 use lattice_core::failure::FailureClass;
 use lattice_core::ids::{JobId, LeaseEpoch, OpId, uuid_v7};
-use lattice_core::job::flows::{self, DATASOURCE_LIKE, GENERIC};
+use lattice_core::job::flows::{self, DATASOURCE_LIKE, GENERIC, Restart};
 use lattice_core::job::{
     Allowed, CompensateTo, Decisions, Disposition, Enter, Flow, FlowName, Input, JobState, JobStatus, Next, Op,
     OperatorAction, ParkedFor, Proof, Reentry, Refused, StageError, StageName, Stop, allowed_node_statuses,
@@ -45,7 +45,12 @@ fn every_flow() -> Vec<Flow> {
         flows::reboot_openchami(&OpenchamiPolicy::default()),
         flows::reimage_openchami(&OpenchamiPolicy::default()),
         flows::bmc_investigation(),
+        wipe(),
     ]
+}
+
+fn wipe() -> Flow {
+    flows::sensitive_wipe(after(86_400).since(NOW), after(1_800).since(NOW), Restart::Power(after(600).since(NOW)))
 }
 
 fn pending(flow: &Flow) -> JobState {
@@ -263,6 +268,53 @@ fn a_stage_that_tries_until_its_time_is_over_fails_as_its_last_error_was() {
         (unseeded.class, unseeded.error_code.as_str()),
         (FailureClass::HardwareSyncFailure, "failed_hw_sync_seed")
     );
+}
+
+#[test]
+fn the_time_of_a_wipe_counts_from_its_first_step_over_all_of_them_and_anew_when_an_operator_takes_it_up() {
+    let flow = wipe();
+    let began = at(&flow, StageName::ClearGpuMemory);
+    assert_eq!((began.limit_at, began.deadline), (Some(after(1_800)), Some(after(1_800))));
+    assert_eq!(at(&flow, StageName::PrepareWipe).limit_at, None, "the wait for running work does not count");
+    let ok = |fence| Input::StageOk { fence };
+    let scrubbing = turn_at(&flow, &turn_at(&flow, &began, after(600), ok), after(1_700), ok);
+    assert_eq!((scrubbing.stage, scrubbing.deadline), (StageName::ScrubMemory, Some(after(1_800))));
+    let off = turn_at(&flow, &scrubbing, after(1_750), ok);
+    assert_eq!((off.stage, off.deadline), (StageName::PowerOff, Some(after(1_800))), "less than its own three minutes");
+    let waits = |fence| Input::StageWaiting { fence, recheck_at: after(9_999), waiting_for: "it".to_owned() };
+    let over = turn_at(&flow, &off, after(1_800), waits);
+    let failure = over.failure.clone().unwrap();
+    assert_eq!((over.status, failure.error_code.as_str()), (JobStatus::FailedManualIntervention, "wipe_timeout"));
+    assert_eq!(node_moves(&flow, &off, &over, Status::Active), [Status::Quarantined]);
+    let late = after(9_000);
+    let resumed = step(&flow, &over, &Input::Op(op(2, OperatorAction::Resume)), late).unwrap().unwrap();
+    assert_eq!((resumed.stage, resumed.limit_at), (StageName::PowerOff, Some(late + after(1_800).since(NOW))));
+    let anew = step(&flow, &over, &Input::Op(op(2, OperatorAction::RestartClean)), late).unwrap().unwrap();
+    assert_eq!((anew.stage, anew.epoch, anew.limit_at), (StageName::PrepareWipe, 1, None));
+}
+
+#[test]
+fn a_wipe_that_had_not_begun_leaves_its_node_as_it_is_when_it_stops() {
+    let flow = wipe();
+    let waiting = at(&flow, StageName::PrepareWipe);
+    let stopped = fail(&flow, &waiting, FailureClass::StateAmbiguity, "x");
+    assert!(node_moves(&flow, &waiting, &stopped, Status::Active).is_empty());
+    let cancelled = apply(&flow, &waiting, Input::Op(op(2, OperatorAction::Cancel)));
+    assert!(node_moves(&flow, &waiting, &cancelled, Status::Active).is_empty());
+    let erasing = at(&flow, StageName::EraseNvme);
+    let cancelled = apply(&flow, &erasing, Input::Op(op(2, OperatorAction::Cancel)));
+    assert_eq!(node_moves(&flow, &erasing, &cancelled, Status::Active), [Status::Quarantined]);
+}
+
+#[test]
+fn an_error_after_the_time_of_a_wipe_ends_it_whatever_its_attempts() {
+    let flow = wipe();
+    let confirming = at(&flow, StageName::ConfirmWipe);
+    let err = |fence| Input::StageErr { fence, error: error(FailureClass::UpstreamTransient, "sealed") };
+    let again = turn_at(&flow, &confirming, after(1_799), err);
+    assert_eq!((again.status, again.next_at), (JobStatus::Running, Some(after(1_800))), "no pause leads beyond it");
+    let over = turn_at(&flow, &again, after(1_800), err);
+    assert_eq!((over.status, over.failure.unwrap().error_code), (JobStatus::FailedManualIntervention, "sealed".into()));
 }
 
 #[test]

@@ -168,6 +168,7 @@ fn a_job_keeps_the_settings_it_was_accepted_with_and_sees_a_new_address() {
         brake: None,
         let_go_at: None,
         approved: Vec::new(),
+        sensitive: lattice_core::site::SensitivePolicy::default(),
         status: SiteStatus::Active,
         created_at: NOW,
         updated_at: NOW,

@@ -37,6 +37,7 @@ mod tests;
 pub(crate) mod timeline;
 mod tokens;
 pub(crate) mod webhooks;
+mod wipes;
 
 pub use table::surface;
 

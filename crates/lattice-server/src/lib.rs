@@ -24,6 +24,7 @@ pub mod task_keys;
 mod task_loop;
 pub mod ui;
 pub mod webhooks;
+mod wipe_watch;
 pub mod wiring;
 
 pub use lattice_store::{AuditBroken, AuditSummary, BackendConfig, StoreConfig, audit_verify, check_backup, restore};

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use lattice_api::event::{
     AllocationPayload, ApiTokenPayload, BatchPayload, BmcPayload, EnrollmentTokenPayload, Event, JobPayload,
     NodePayload, NotePayload, PowerOverridePayload, ProfilePayload, RocePayload, SiteCredentialPayload, SitePayload,
-    SkuPayload, TaskPayload, WebhookPayload,
+    SkuPayload, TaskPayload, WebhookPayload, WipeBeganPayload, WipeCertifiedPayload, WipeConfirmedPayload,
+    WipeFailedPayload, WipeStepPayload,
 };
 use lattice_core::agent::task::TaskCause;
 use lattice_core::allocation::AllocationCause;
@@ -133,10 +134,15 @@ fn shape_of(name: &str) -> Option<Shape> {
             Shape::of::<NotePayload>()
         }
         ["node", "bmc", _] => Shape::of::<BmcPayload>(),
+        ["node", "wipe_began"] => Shape::of::<WipeBeganPayload>(),
+        ["node", "wipe_step_proven"] => Shape::of::<WipeStepPayload>(),
+        ["node", "wipe_failed"] => Shape::of::<WipeFailedPayload>(),
+        ["node", "wipe_certified"] => Shape::of::<WipeCertifiedPayload>(),
+        ["node", "wipe_confirmed"] => Shape::of::<WipeConfirmedPayload>(),
         ["node", _] => Shape::of::<NodePayload>(),
         ["job", "changed"] | ["node", _, _] => Shape::of::<JobPayload>(),
         ["task", _] => Shape::of::<TaskPayload>(),
-        ["task_signing", _] => Shape::of::<NotePayload>(),
+        ["task_signing", _] | ["wipe_signing", _] => Shape::of::<NotePayload>(),
         ["onboarding", "batch", _] => Shape::of::<BatchPayload>(),
         ["site", "created" | "updated" | "removed"] => Shape::of::<SitePayload>(),
         ["site", "credential_set" | "credential_validated" | "credential_refused"] => {
@@ -167,6 +173,12 @@ const SINGLE: &[(&str, &str)] = &[
     ("webhook.removed", "a webhook was removed"),
     ("webhook.tested", "an operator had an event of its own posted to a webhook; the payload says what came back"),
     ("webhook.test", "posted to a webhook by that test alone: its place is 0, and it is in no feed"),
+    ("node.wipe_began", "the first step of a wipe was asked for"),
+    ("node.wipe_step_proven", "a step of a wipe is done; the payload has each device, the tool and what came of it"),
+    ("node.wipe_failed", "a wipe failed, ran out of time or was stopped: critical; the node is quarantined"),
+    ("node.wipe_certified", "a wiped device got its certificate"),
+    ("node.wipe_confirmed", "a wipe is confirmed: the node may be given to somebody else"),
+    ("wipe_signing.rotated", "a new key signs wipe certificates"),
     ("task_signing.rotated", "a new key signs tasks; agents trust the one before until its last task is over"),
     ("job.changed", "a job changed; the payload has its status, stage, attempt and failure"),
     (
@@ -219,7 +231,7 @@ pub fn event_names() -> Vec<(String, String)> {
             (format!("node.{action}"), "a node changed; the payload has its states, holds and the cause".to_owned())
         })
         .collect();
-    for noun in ["onboarding", "drain", "retirement", "removal", "reboot"] {
+    for noun in ["onboarding", "drain", "retirement", "removal", "reboot", "bmc_investigation", "wipe"] {
         for what in ["started", "completed", "failed", "manual_intervention_required", "cancelled"] {
             names.push((format!("node.{noun}.{what}"), format!("a job of kind {noun} reached that point")));
         }

@@ -21,6 +21,9 @@ use crate::task_keys::TaskKeys;
 /// Event that tells other servers to read the signing keys again.
 pub const ROTATED: &str = "task_signing.rotated";
 
+/// Event of a wipe that failed: it is counted.
+const WIPE_FAILED: &str = "node.wipe_failed";
+
 /// How often overdue tasks are looked for: it bounds how late one expires.
 const SCAN: Duration = Duration::from_secs(1);
 
@@ -94,6 +97,10 @@ impl TaskLoop {
             let name = event.row.name.as_str();
             if name == ROTATED {
                 self.read_keys().await;
+                continue;
+            }
+            if name == WIPE_FAILED {
+                self.metrics.wipe_failure();
                 continue;
             }
             let Some(cause) = name.strip_prefix("task.") else { continue };

@@ -14,7 +14,7 @@ use lattice_core::heartbeat::Registry;
 use lattice_core::ids::{ApiTokenId, CorrelationId, EventSeq, Generation, IdSource, JobId, SiteId};
 use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::secret::{Secret, token_hash};
-use lattice_core::site::{Site, SiteProvider, SiteStatus};
+use lattice_core::site::{SensitivePolicy, Site, SiteProvider, SiteStatus};
 use lattice_core::time::Clock;
 use lattice_core::webhook::address::AddressPolicy;
 use lattice_providers::machine::bmc::BmcClients;
@@ -48,6 +48,7 @@ use crate::standing;
 use crate::task_keys::TaskKeys;
 use crate::task_loop::TaskLoop;
 use crate::webhooks::{self, Courier};
+use crate::wipe_watch;
 
 /// Events taken from the feed at once.
 const FEED_PAGE: usize = 1_000;
@@ -356,6 +357,7 @@ async fn ensure_local_site(store: &Store, clock: &dyn Clock, ids: &dyn IdSource)
         brake: None,
         let_go_at: None,
         approved: Vec::new(),
+        sensitive: SensitivePolicy::default(),
         status: SiteStatus::Active,
         created_at: now,
         updated_at: now,
@@ -373,13 +375,15 @@ fn bind(address: SocketAddr) -> Result<std::net::TcpListener, StartError> {
     std::net::TcpListener::bind(address).map_err(|source| StartError::Listen { address, source })
 }
 
-/// Those who look after the secret store, the receivers of events, the BMCs and the standing orders of sites.
+/// Those who look after the secret store, the receivers of events, the BMCs, the standing orders of sites and the nodes that
+/// must be wiped.
 fn watches(parts: &http::Parts, fleet: Arc<Fleet>, name: &str, tasks: &TaskTracker) {
     tasks.spawn(secrets::watch(parts, name.to_owned()));
     tasks.spawn(webhooks::deliver(Courier::of(parts, name.to_owned()), parts.stop.clone()));
     tasks.spawn(bmc_watch::run(parts, fleet));
     tasks.spawn(standing::conformance(parts));
     tasks.spawn(standing::remedy(parts));
+    tasks.spawn(wipe_watch::run(parts));
 }
 
 /// What stages work with, and the BMCs that they share with those who only look.

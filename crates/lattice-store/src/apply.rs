@@ -14,7 +14,7 @@ use crate::sql::Value;
 use crate::table::{Kind, Table, Writes, col};
 use crate::{
     allocation, audit, batch, bmc, credential, facts, feed, history, job, node, site, site_credential, site_detail,
-    stage, task, webhook,
+    stage, task, webhook, wipe,
 };
 
 /// Ops that were committed, each with the outcome that its repeat is answered with.
@@ -237,6 +237,8 @@ fn gives_up(commit: &Commit, change: &Change, taken: &Outcome) -> bool {
         | Change::ApiToken(_)
         | Change::Webhook(_)
         | Change::WebhookStep(_)
+        | Change::Wipe { .. }
+        | Change::WipeCertificate(_)
         | Change::Refusal { .. }
         | Change::Note { .. } => false,
     })
@@ -321,7 +323,8 @@ fn put_change(
                 None => Ok(()),
             }
         }
-        Change::Refusal { .. } | Change::Note { .. } => Ok(()),
+        Change::WipeCertificate(file) => tx.put(&wipe::WIPE_CERTIFICATES, wipe::row(file), Put::Insert),
+        Change::Wipe { .. } | Change::Refusal { .. } | Change::Note { .. } => Ok(()),
     }
 }
 

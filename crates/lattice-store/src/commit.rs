@@ -226,6 +226,8 @@ pub(crate) fn guarded(change: &Change) -> Option<(RowKey, Generation)> {
         Change::HostFacts { .. }
         | Change::ProviderState(_)
         | Change::BmcReport(_)
+        | Change::Wipe { .. }
+        | Change::WipeCertificate(_)
         | Change::Refusal { .. }
         | Change::Note { .. } => None,
     }
@@ -286,6 +288,8 @@ pub(crate) fn unique_keys(change: &Change) -> Vec<(UniqueKey, String)> {
         | Change::HostFacts { .. }
         | Change::ProviderState(_)
         | Change::Removed(_)
+        | Change::Wipe { .. }
+        | Change::WipeCertificate(_)
         | Change::Refusal { .. }
         | Change::Note { .. } => Vec::new(),
     }
@@ -323,7 +327,8 @@ fn written(change: &Change) -> Option<String> {
         | Change::ApiToken(_)
         | Change::Webhook(_)
         | Change::WebhookStep(_) => guarded(change).map(|(key, _)| key.to_string()),
-        Change::Refusal { .. } | Change::Note { .. } => None,
+        Change::WipeCertificate(file) => Some(format!("wipe certificate {}", file.certificate.id)),
+        Change::Wipe { .. } | Change::Refusal { .. } | Change::Note { .. } => None,
     }
 }
 
@@ -394,6 +399,8 @@ fn false_story(change: &Change) -> Option<Invalid> {
         | Change::EnrollmentToken(_)
         | Change::ApiToken(_)
         | Change::WebhookStep(_)
+        | Change::Wipe { .. }
+        | Change::WipeCertificate(_)
         | Change::Refusal { .. }
         | Change::Note { .. } => return None,
     };

@@ -31,6 +31,7 @@ mod store;
 mod table;
 mod task;
 mod webhook;
+mod wipe;
 
 pub use allocation::AllocationFilter;
 pub use audit::{AuditBroken, AuditEntry, AuditSummary, audit_verify};
@@ -46,3 +47,4 @@ pub use page::{Cursor, PAGE_MAX, Page, PageRequest};
 pub use stage::{BatchRecord, StageRecord, StageTimes};
 pub use store::{BackendConfig, Store, StoreConfig};
 pub use task::{TaskCount, TaskFilter};
+pub use wipe::WipeFilter;

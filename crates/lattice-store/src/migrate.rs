@@ -22,6 +22,7 @@ pub(crate) const SQLITE: &[Migration] = &[
     Migration { version: 7, sql: include_str!("../migrations/sqlite/0007_allocations.sql") },
     Migration { version: 8, sql: include_str!("../migrations/sqlite/0008_bmcs.sql") },
     Migration { version: 9, sql: include_str!("../migrations/sqlite/0009_labels.sql") },
+    Migration { version: 10, sql: include_str!("../migrations/sqlite/0010_wipes.sql") },
 ];
 
 /// Steps of the PostgreSQL schema; the same versions mean the same tables.
@@ -35,6 +36,7 @@ pub(crate) const POSTGRES: &[Migration] = &[
     Migration { version: 7, sql: include_str!("../migrations/postgres/0007_allocations.sql") },
     Migration { version: 8, sql: include_str!("../migrations/postgres/0008_bmcs.sql") },
     Migration { version: 9, sql: include_str!("../migrations/postgres/0009_labels.sql") },
+    Migration { version: 10, sql: include_str!("../migrations/postgres/0010_wipes.sql") },
 ];
 
 /// Steps that a schema at `have` still needs.

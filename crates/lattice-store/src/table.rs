@@ -19,6 +19,7 @@ use crate::sql::{Reader, Value};
 use crate::stage::STAGE_EVENTS;
 use crate::task::TASKS;
 use crate::webhook::{WEBHOOK_DELIVERIES, WEBHOOK_PROGRESS, WEBHOOKS};
+use crate::wipe::WIPE_CERTIFICATES;
 
 /// Type of a column, as both backends know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,6 +177,7 @@ pub(crate) const ALL: &[&Table] = &[
     &PROVIDER_STATES,
     &BMCS,
     &BMC_REPORTS,
+    &WIPE_CERTIFICATES,
     &OUTBOX,
     &AUDIT,
     &LEASES,

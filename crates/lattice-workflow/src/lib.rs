@@ -22,3 +22,4 @@ pub mod site_clients;
 pub mod stage;
 mod stages;
 pub mod tools;
+pub mod wipe_keys;

@@ -4,9 +4,10 @@ use lattice_core::actor::Actor;
 use lattice_core::change::{NodeAction, NodeChange};
 use lattice_core::command::job::edge;
 use lattice_core::job::Job;
+use lattice_core::node::availability::AvailabilityEvent;
 use lattice_core::node::machine::{Facts, Health, NodeEvent, Refused, decide};
-use lattice_core::node::status::Owner;
-use lattice_core::node::{Availability, Node, Status};
+use lattice_core::node::status::{Owner, StatusEvent};
+use lattice_core::node::{Availability, HoldKind, Node, Status};
 use lattice_core::time::Timestamp;
 
 use crate::stage::NodeAsk;
@@ -81,6 +82,7 @@ impl Folding {
                     self.cause = Some("address_known");
                 }
             }
+            NodeAsk::Wiped => self.wiped(wish, now)?,
             // Read by `facts` when the move is decided.
             NodeAsk::ProvenGone => {}
         }
@@ -95,6 +97,24 @@ impl Folding {
         let event = NodeEvent::Status(event);
         let moved = decide(&self.after, event, &facts(&self.after, wish, asks_as), now)?;
         self.moved(event, moved.change.after);
+        Ok(())
+    }
+
+    /// It is given back: the drain of its wipe ends, and the quarantine that a failed one put it into.
+    fn wiped(&mut self, wish: &Wish<'_>, now: Timestamp) -> Result<(), Refused> {
+        // It booted since, and is drained or ready by its health check alone.
+        let facts = Facts { health: Health::Passed, ..facts(&self.after, wish, wish.job.kind.owner()) };
+        let was_quarantined = self.after.hold(HoldKind::WipeFailed).is_some();
+        if wish.job.outputs.drained && self.after.state.availability == Availability::Drained {
+            let undrain = NodeEvent::Availability(AvailabilityEvent::Undrain);
+            self.moved(undrain, decide(&self.after, undrain, &facts, now)?.change.after);
+        }
+        if was_quarantined && self.after.state.status == Status::Quarantined {
+            let recover = NodeEvent::Status(StatusEvent::Recover);
+            self.moved(recover, decide(&self.after, recover, &facts, now)?.change.after);
+        }
+        self.after.wiped();
+        self.cause = Some("wiped");
         Ok(())
     }
 

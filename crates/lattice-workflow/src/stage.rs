@@ -225,6 +225,8 @@ pub enum NodeAsk {
     Address(String),
     /// Fresh evidence that its OS or instance is gone.
     ProvenGone,
+    /// Its wipe is confirmed, and its health check passed since.
+    Wiped,
 }
 
 /// What is there, before anything is done.

@@ -41,8 +41,10 @@ mod wait_for_hardware_sync_healthy;
 mod wait_for_network_boot;
 mod wait_for_ready;
 mod wait_for_running;
+mod wipe;
 
 use lattice_core::job::StageName;
+use lattice_core::wipe::WipeTarget;
 
 use crate::stage::StageRunner;
 
@@ -88,5 +90,11 @@ pub const fn stage_runner(name: StageName) -> &'static dyn StageRunner {
         StageName::OpenEnrollment => &open_enrollment::OpenEnrollment,
         StageName::WaitForNetworkBoot => &wait_for_network_boot::WaitForNetworkBoot,
         StageName::CheckOutOfBand => &check_out_of_band::CheckOutOfBand,
+        StageName::PrepareWipe => &wipe::PrepareWipe,
+        StageName::ClearGpuMemory => &wipe::EraseDevices(WipeTarget::GpuMemory),
+        StageName::EraseNvme => &wipe::EraseDevices(WipeTarget::NvmeDrive),
+        StageName::ScrubMemory => &wipe::EraseDevices(WipeTarget::MainMemory),
+        StageName::RebootHost => &wipe::RebootHost,
+        StageName::ConfirmWipe => &wipe::ConfirmWipe,
     }
 }

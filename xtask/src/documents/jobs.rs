@@ -8,7 +8,7 @@ use lattice_core::job::{
     UndoKind, disposition, flows,
 };
 use lattice_core::node::class::HeartbeatPolicy;
-use lattice_core::site::{LxdSite, MaasPolicy, OpenchamiPolicy};
+use lattice_core::site::{LxdSite, MaasPolicy, OpenchamiPolicy, SensitivePolicy};
 use strum::VariantArray;
 
 use super::table;
@@ -53,6 +53,11 @@ fn flow_of(name: FlowName) -> Flow {
         FlowName::RebootOpenchami => flows::reboot_openchami(&OpenchamiPolicy::default()),
         FlowName::ReimageOpenchami => flows::reimage_openchami(&OpenchamiPolicy::default()),
         FlowName::BmcInvestigation => flows::bmc_investigation(),
+        FlowName::SensitiveWipe => flows::sensitive_wipe(
+            PATIENCE,
+            SensitivePolicy::default().wipe_timeout(),
+            flows::Restart::Power(HeartbeatPolicy::default().boot_timeout()),
+        ),
     }
 }
 

@@ -28,7 +28,8 @@ mod tests {
 
     fn facts() -> HostFacts {
         let gpu = |address: &str| GpuFact { address: address.into(), vendor: "amd".into(), model: "MI300X".into() };
-        let disk = |name: &str, model: &str| DiskFact { name: name.into(), model: model.into(), size_bytes: 1 };
+        let disk =
+            |name: &str, model: &str| DiskFact { name: name.into(), model: model.into(), size_bytes: 1, in_use: false };
         HostFacts {
             gpus: vec![gpu("0000:05:00.0"), gpu("0000:26:00.0")],
             disks: vec![disk("nvme0n1", "A"), disk("nvme1n1", "B")],

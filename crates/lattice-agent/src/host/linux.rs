@@ -13,6 +13,7 @@ use lattice_core::node::row::{DiskFact, NicFact};
 
 use super::Host;
 use super::pci::{self, PciGpu};
+use super::wipe::in_use;
 use super::workplace::{LinuxHands, Workplace};
 use crate::hands::Hands;
 
@@ -115,7 +116,9 @@ impl LinuxHost {
             let removable = fs::read_to_string(folder.join("removable")).is_ok_and(|text| text.trim() == "1");
             !removable && !NO_DISKS.iter().any(|prefix| name(folder).starts_with(prefix))
         });
-        folders.iter().filter_map(|folder| disk(folder)).collect()
+        let in_use = |name: &str| in_use(&self.root, name).is_some();
+        let disks = folders.iter().filter_map(|folder| disk(folder));
+        disks.map(|disk| DiskFact { in_use: in_use(&disk.name), ..disk }).collect()
     }
 
     fn memory_errors(&self) -> u64 {
@@ -176,7 +179,12 @@ fn nic(folder: &Path) -> NicFact {
 fn disk(folder: &Path) -> Option<DiskFact> {
     let size_bytes = number(&folder.join("size"))? * SECTOR_BYTES;
     let model = fs::read_to_string(folder.join("device/model")).unwrap_or_default();
-    (size_bytes > 0).then(|| DiskFact { name: name(folder).to_owned(), model: model.trim().to_owned(), size_bytes })
+    (size_bytes > 0).then(|| DiskFact {
+        name: name(folder).to_owned(),
+        model: model.trim().to_owned(),
+        size_bytes,
+        in_use: false,
+    })
 }
 
 fn temperature_c(gpu: &PciGpu) -> Option<i16> {

@@ -208,23 +208,12 @@ impl Wiper {
         names.filter(|name| name.starts_with("nvme")).collect()
     }
 
-    /// Mounted, part of an array, or swapped to: then it is not what was meant.
+    /// One that is in use is not what was meant.
     fn is_unused(&self, name: &str) -> Result<(), HandError> {
-        let of_it = |device: &str| device.strip_prefix("/dev/").is_some_and(|device| device.starts_with(name));
-        let mounts = fs::read_to_string(self.machine.join("proc/self/mountinfo")).unwrap_or_default();
-        let sources = mounts.lines().filter_map(|line| line.split_once(" - ")?.1.split(' ').nth(1));
-        let swaps = fs::read_to_string(self.machine.join("proc/swaps")).unwrap_or_default();
-        let swapped = swaps.lines().filter_map(|line| line.split_ascii_whitespace().next());
-        if let Some(used) = sources.chain(swapped).find(|device| of_it(device)) {
-            return Err(HandError::failed(format!("{name} is in use: {used} is mounted or swapped to")));
+        match in_use(&self.machine, name) {
+            Some(how) => Err(HandError::failed(format!("{name} is in use: {how}"))),
+            None => Ok(()),
         }
-        let folder = self.machine.join("sys/block").join(name);
-        let inside = fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
-        for part in inside.filter(|path| path.file_name().is_some_and(|part| part.to_string_lossy().starts_with(name)))
-        {
-            held(name, &part)?;
-        }
-        held(name, &folder)
     }
 
     /// A process of its own takes all free memory, overwrites it and ends: the agent itself stays small.
@@ -275,12 +264,25 @@ async fn run(program: &Path, arguments: &[&str]) -> Result<Ran, HandError> {
     Ok(Ran { code: output.status.code().unwrap_or(-1), said })
 }
 
-fn held(name: &str, folder: &Path) -> Result<(), HandError> {
-    let holder = fs::read_dir(folder.join("holders")).into_iter().flatten().flatten().next();
-    match holder {
-        Some(holder) => Err(HandError::failed(format!("{name} is in use by {}", holder.file_name().to_string_lossy()))),
-        None => Ok(()),
+/// How a disk is used: mounted, swapped to, or part of an array; none: it is not.
+pub fn in_use(machine: &Path, name: &str) -> Option<String> {
+    let of_it = |device: &str| device.strip_prefix("/dev/").is_some_and(|device| device.starts_with(name));
+    let mounts = fs::read_to_string(machine.join("proc/self/mountinfo")).unwrap_or_default();
+    let sources = mounts.lines().filter_map(|line| line.split_once(" - ")?.1.split(' ').nth(1));
+    let swaps = fs::read_to_string(machine.join("proc/swaps")).unwrap_or_default();
+    let swapped = swaps.lines().filter_map(|line| line.split_ascii_whitespace().next());
+    if let Some(used) = sources.chain(swapped).find(|device| of_it(device)) {
+        return Some(format!("{used} is mounted or swapped to"));
     }
+    let folder = machine.join("sys/block").join(name);
+    let inside = fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_part = |path: &PathBuf| path.file_name().is_some_and(|part| part.to_string_lossy().starts_with(name));
+    inside.filter(is_part).chain([folder.clone()]).find_map(|part| holder(&part)).map(|by| format!("{by} holds it"))
+}
+
+fn holder(folder: &Path) -> Option<String> {
+    let holder = fs::read_dir(folder.join("holders")).into_iter().flatten().flatten().next()?;
+    Some(holder.file_name().to_string_lossy().into_owned())
 }
 
 fn first_line(text: &str) -> String {

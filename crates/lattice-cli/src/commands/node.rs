@@ -1,6 +1,6 @@
 //! `lattice node`: the inventory, and what an operator may ask of a node. spec: S1 "Operator Commands"
 
-mod actions;
+pub mod actions;
 mod bmc;
 mod tasks;
 mod views;

@@ -16,8 +16,8 @@ use lattice_api::Gone;
 use lattice_api::client::{get, post};
 use lattice_api::page::Page;
 use lattice_api::site::{
-    AutomationPolicy, BmcPolicy, CreateSite, HeartbeatPolicy, KNOBS, PatchSite, ProbeAnswer, SiteCalls, SiteStatus,
-    SiteView,
+    AutomationPolicy, BmcPolicy, CreateSite, HeartbeatPolicy, KNOBS, PatchSite, ProbeAnswer, SensitivePolicy, SiteCalls,
+    SiteStatus, SiteView,
 };
 use serde_json::{Map, Value, json};
 
@@ -286,7 +286,8 @@ impl Shown for Gone {
 async fn set(set: Set, session: &Session) -> Result<(), Failure> {
     let (heartbeat, rest): (Vec<_>, Vec<_>) = set.settings.into_iter().partition(is_heartbeat);
     let (bmc, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_bmc);
-    let (automation, provider): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_automation);
+    let (automation, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_automation);
+    let (sensitive, provider): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_sensitive);
     let mut body = PatchSite::default();
     if !provider.is_empty() {
         let mut settings = Value::Object(Map::new());
@@ -303,6 +304,9 @@ async fn set(set: Set, session: &Session) -> Result<(), Failure> {
     if !automation.is_empty() {
         body.automation = Some(automation_policy(session.client.site(&set.site).await?.automation, automation)?);
     }
+    if !sensitive.is_empty() {
+        body.sensitive = Some(sensitive_policy(session.client.site(&set.site).await?.sensitive, sensitive)?);
+    }
     patch(&set.site, &body, session).await
 }
 
@@ -317,6 +321,19 @@ fn automation_policy(before: AutomationPolicy, changes: Vec<(String, Value)>) ->
     changes.into_iter().for_each(|(key, value)| put(&mut policy, &key, value));
     serde_json::from_value(policy["automation"].take())
         .map_err(|error| Failure::refused("these are no rules of automation").because(error.to_string()))
+}
+
+/// Whether a setting is of the site's wipes: `sensitive.wipe_timeout_ms`.
+fn is_sensitive((key, _): &(String, Value)) -> bool {
+    key.starts_with("sensitive.")
+}
+
+/// Rules for wipes with some of them changed.
+fn sensitive_policy(before: SensitivePolicy, changes: Vec<(String, Value)>) -> Result<SensitivePolicy, Failure> {
+    let mut policy = json!({"sensitive": before});
+    changes.into_iter().for_each(|(key, value)| put(&mut policy, &key, value));
+    serde_json::from_value(policy["sensitive"].take())
+        .map_err(|error| Failure::refused("these are no rules for wipes").because(error.to_string()))
 }
 
 /// Whether a setting is the site's own: `heartbeat.interval_ms`.
@@ -405,7 +422,8 @@ fn create(place: Place, mut provider: Value) -> Result<CreateSite, Failure> {
     }
     let (heartbeat, rest): (Vec<_>, Vec<_>) = place.set.into_iter().partition(is_heartbeat);
     let (bmc, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_bmc);
-    let (automation, settings): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_automation);
+    let (automation, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_automation);
+    let (sensitive, settings): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_sensitive);
     for (key, value) in settings {
         put(&mut provider, &key, value);
     }
@@ -413,7 +431,9 @@ fn create(place: Place, mut provider: Value) -> Result<CreateSite, Failure> {
     let bmc = (!bmc.is_empty()).then(|| bmc_policy(BmcPolicy::default(), bmc)).transpose()?;
     let given = (!automation.is_empty()).then_some(automation);
     let automation = given.map(|given| automation_policy(AutomationPolicy::default(), given)).transpose()?;
-    Ok(CreateSite { name: place.name, region_code: place.region, provider, heartbeat, bmc, automation })
+    let sensitive =
+        (!sensitive.is_empty()).then(|| sensitive_policy(SensitivePolicy::default(), sensitive)).transpose()?;
+    Ok(CreateSite { name: place.name, region_code: place.region, provider, heartbeat, bmc, automation, sensitive })
 }
 
 fn put_given(target: &mut Value, key: &str, value: Option<String>) {

@@ -151,6 +151,17 @@ pub fn derive(commit: &Commit, change: &Change) -> Derived {
             let after = json!({"name": token.name, "role": token.role});
             row(commit, Resource::ApiToken(token.id), action.to_owned(), Value::Null, after)
         }
+        Change::Wipe { node, told } => {
+            row(commit, Resource::Node(*node), told.name().to_owned(), Value::Null, told.picture())
+        }
+        Change::WipeCertificate(file) => {
+            let one = &file.certificate;
+            let after = json!({
+                "certificate": one.id, "job": one.job, "task": one.task, "erased": one.erased,
+                "device": one.evidence.device, "serial": one.evidence.serial, "key_id": file.key_id(),
+            });
+            row(commit, Resource::Node(one.node), "node.wipe_certified".to_owned(), Value::Null, after)
+        }
         Change::Refusal { action, resource, detail } => {
             let after = json!({"detail": detail});
             let mut derived = row(commit, resource.clone(), action.clone(), Value::Null, after);
@@ -406,6 +417,7 @@ fn milestone(change: &JobChange) -> Option<String> {
         JobKind::Reboot => "reboot",
         JobKind::Reimage => "reimage",
         JobKind::BmcInvestigation => "bmc_investigation",
+        JobKind::SensitiveWipe => "wipe",
     };
     Some(format!("node.{noun}.{what}"))
 }

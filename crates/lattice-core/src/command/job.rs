@@ -1,6 +1,6 @@
 //! What operators ask of jobs: the engine decides, the node follows in the same commit. design: 3-jobs
 
-use super::{Planned, Request};
+use super::{Planned, Request, wipe};
 use crate::change::{Change, JobChange, NodeAction, NodeChange, Resource};
 use crate::explain::{Code, Explain, NextAction};
 use crate::job::{
@@ -76,7 +76,11 @@ pub fn act(
         lease_until: job.lease.as_ref().map(|lease| lease.until),
     };
     let Some(state) = step(&flow, &job.state, &Input::Op(op), request.now)? else { return Ok(None) };
-    let follows = follow(request, &flow, job, &state, node)?;
+    let fails = wipe::fails(job.kind, &job.state, &state);
+    let follows = match fails {
+        true => Some(wipe::failed(request, node, job, &state)?.change),
+        false => follow(request, &flow, job, &state, node)?,
+    };
     let stands = follows.as_ref().map_or(node, |change| &change.after).state.status;
     // What was observed does not prove an end that the node cannot stand beside. spec: S2 4.3
     if asked.action == OperatorAction::AdoptObservedState
@@ -87,6 +91,9 @@ pub fn act(
     let mut changes = Vec::new();
     if let Some(change) = follows {
         changes.push(Change::Node(Box::new(change)));
+    }
+    if fails {
+        changes.extend(wipe::told_of_failure(node, job, &state, request.now));
     }
     changes.push(Change::Job(Box::new(JobChange {
         after: successor(job, state, request.now),

@@ -49,7 +49,7 @@ impl Known<'_> {
     }
 
     /// Refuses while a job that is not finished owns the node.
-    fn not_busy(&self) -> Result<(), Refused> {
+    pub(super) fn not_busy(&self) -> Result<(), Refused> {
         match self.job.filter(|job| !job.state.status.is_terminal()) {
             None => Ok(()),
             Some(job) => Err(Refused::Busy {
@@ -85,7 +85,7 @@ impl Known<'_> {
     }
 
     /// Creates the job that owns the node, which stays where it is.
-    fn owned(&self, request: &Request, input: JobInput, cause: &str, detail: &str) -> Planned {
+    pub(super) fn owned(&self, request: &Request, input: JobInput, cause: &str, detail: &str) -> Planned {
         let job = NewJob { node: self.node, site: self.site, input, batch: None }.build(request);
         let mut after = self.node.successor(request.now);
         after.owning_job = Some(job.id);

@@ -71,6 +71,26 @@ pub enum Refused {
         /// What is missing.
         why: NoEvidence,
     },
+    /// No sensitive work ended on it since it was wiped.
+    #[error("{hostname} needs no wipe")]
+    NothingToWipe {
+        /// Which node.
+        hostname: String,
+    },
+    /// The last wipe failed: somebody must have looked why.
+    #[error("the last wipe of {hostname} failed: it is begun anew only when it is forced")]
+    WipeNeedsForce {
+        /// Which node.
+        hostname: String,
+    },
+    /// Nobody is there who could wipe it.
+    #[error("{hostname} is {state}: its agent cannot be reached, so nothing there can be wiped")]
+    CannotWipe {
+        /// Which node.
+        hostname: String,
+        /// Where it stands.
+        state: NodeState,
+    },
     /// There is nothing to resume.
     #[error("{hostname} is {state}: no lifecycle job of it is in progress")]
     NothingToResume {
@@ -147,7 +167,11 @@ impl Explain for Refused {
             Self::TaskOver { .. } => Code::TaskOver,
             Self::AllocationOver { .. } => Code::AllocationOver,
             Self::NoEvidence { .. } => Code::NoEvidence,
-            Self::NothingToResume { .. } | Self::NotBootstrapping { .. } => Code::NodeState,
+            Self::NothingToResume { .. }
+            | Self::NotBootstrapping { .. }
+            | Self::NothingToWipe { .. }
+            | Self::CannotWipe { .. } => Code::NodeState,
+            Self::WipeNeedsForce { .. } => Code::ConfirmationNeeded,
             Self::SiteDisabled { .. } | Self::ProfileDisabled { .. } => Code::SiteDisabled,
             Self::WrongSiteKind { .. } | Self::Invalid { .. } => Code::Invalid,
             Self::HoldNotManual { .. } | Self::NoSuchHold { .. } => Code::NodeHeld,
@@ -170,6 +194,15 @@ impl Explain for Refused {
             Self::NoEvidence { .. } => {
                 vec!["a wipe that is reported as done without evidence for each device is not a wipe".to_owned()]
             }
+            Self::NothingToWipe { .. } => {
+                vec!["a node is wiped when sensitive work on it ends; a wipe destroys what is on its drives".to_owned()]
+            }
+            Self::WipeNeedsForce { .. } => {
+                vec![
+                    "it stays quarantined until a wipe is confirmed, so that nobody gets what is left on it".to_owned(),
+                ]
+            }
+            Self::CannotWipe { .. } => vec!["the agent on the host does the wipe, by signed tasks".to_owned()],
             Self::NothingToResume { .. } => {
                 vec!["only draining and removing nodes, and failed jobs, resume".to_owned()]
             }
@@ -226,6 +259,18 @@ impl Explain for Refused {
             }
             Self::AllocationOver { allocation, .. } => {
                 vec![NextAction::run(format!("lattice explain allocation {allocation}"), "says where it stands")]
+            }
+            Self::NothingToWipe { hostname } => vec![NextAction::run(
+                format!("lattice admin node wipe {hostname} --force"),
+                "wipes it nevertheless, once nothing runs on it",
+            )],
+            Self::WipeNeedsForce { hostname } => vec![
+                NextAction::run(format!("lattice explain node {hostname}"), "says which step failed, and why"),
+                NextAction::run(format!("lattice admin node wipe {hostname} --force"), "begins anew"),
+                NextAction::run(format!("lattice node disable {hostname} --yes"), "gives up on it"),
+            ],
+            Self::CannotWipe { hostname, .. } => {
+                vec![NextAction::run(format!("lattice explain node {hostname}"), "says how it comes back")]
             }
             Self::NothingToResume { hostname, .. }
             | Self::NotBootstrapping { hostname, .. }

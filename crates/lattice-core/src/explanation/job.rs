@@ -2,7 +2,7 @@
 
 use super::{Explanation, Unmet, meaning};
 use crate::explain::NextAction;
-use crate::job::{Job, JobStatus, other_way};
+use crate::job::{Job, JobKind, JobStatus, other_way};
 use crate::time::{Timestamp, human};
 
 /// Explains a job: what it waits for, or why it stopped and what would move it.
@@ -80,6 +80,19 @@ fn stopped(job: &Job, owner: String, because: &mut Vec<Unmet>, next: &mut Vec<Ne
             owner: "provider".to_owned(),
             class: None,
         });
+    }
+    if job.kind == JobKind::SensitiveWipe && job.state.limit_at.is_some() {
+        let host = &job.hostname;
+        next.push(NextAction::run(
+            format!("lattice admin node wipe {host} --force"),
+            "wipes it again, from the first step",
+        ));
+        next.push(failure.next_action.clone());
+        next.push(NextAction::run(
+            format!("lattice node disable {host} --yes"),
+            "gives up on it: it stays out for good",
+        ));
+        return;
     }
     next.push(failure.next_action.clone());
     next.extend(other_way(job.id, failure));

@@ -6,7 +6,7 @@ use crate::bmc::{Bmc, BmcReport, BreakerState};
 use crate::command::remedy::Remedy;
 use crate::explain::NextAction;
 use crate::heartbeat::detector;
-use crate::job::{Job, JobStatus};
+use crate::job::{Job, JobKind, JobStatus};
 use crate::node::class::SilenceTimes;
 use crate::node::machine::Health;
 use crate::node::{Availability, DownCause, Hold, HoldKind, Node, OnboardingMode, Status};
@@ -90,6 +90,9 @@ impl Story<'_> {
             // Offline follows availability: the reason is said there.
             Status::Offline => {}
             Status::Quarantined => {
+                if node.hold(HoldKind::WipeFailed).is_some() {
+                    return self.unmet("it is quarantined: it could not be wiped".to_owned(), since, "operator");
+                }
                 self.unmet("it is quarantined: blocked until proven healthy".to_owned(), since, "operator");
                 self.run(format!("lattice node recover {host}"), "takes it back once its health check passes");
                 self.run(format!("lattice node retire {host} --yes"), "drains it and takes it out of the fleet");
@@ -269,6 +272,8 @@ impl Story<'_> {
                 // The hold says who and why.
                 self.run(format!("lattice node enable {host}"), "gives it back once its health check passes");
             }
+            // The hold says why, and what leads out of it.
+            Some(DownCause::WipeFailed) => {}
             None => self.unmet("it is down".to_owned(), since, "detector"),
         }
         self.out_of_band();
@@ -346,9 +351,37 @@ impl Story<'_> {
                     self.run(format!("lattice hold clear {host} {}", hold.kind), "lets it be scheduled again");
                 }
             }
-            HoldKind::WipeRequired | HoldKind::WipeFailed => {
-                self.run(format!("lattice admin node wipe {host} --force"), "wipes it again");
+            HoldKind::WipeRequired => self.wipe_required(&host),
+            HoldKind::WipeFailed => {
+                self.run(format!("lattice admin node wipe {host} --force"), "wipes it again, from the first step");
+                self.run(format!("lattice node disable {host} --yes"), "gives up on it: it stays out for good");
+                self.next.push(NextAction::Fix { what: format!("or replace the hardware of {host} that refuses") });
             }
+        }
+    }
+
+    /// A wipe begins by itself; where it does not, this says what keeps it.
+    fn wipe_required(&mut self, host: &str) {
+        if self.node.hold(HoldKind::WipeFailed).is_some() {
+            return;
+        }
+        match self.context.job.filter(|job| !job.state.status.is_terminal()) {
+            Some(job) if job.kind == JobKind::SensitiveWipe => {
+                self.run(format!("lattice job watch {}", job.id), "follows its wipe");
+            }
+            Some(job) => {
+                let what = format!("its wipe waits for the {} job that owns it", job.kind);
+                self.unmet(what, job.created_at, &format!("job {}", job.id));
+                self.run(format!("lattice explain job {}", job.id), "says what that job waits for");
+            }
+            None => match self.node.state.availability {
+                Availability::Ready | Availability::Degraded | Availability::Draining | Availability::Drained => {
+                    self.next.push(NextAction::Fix { what: "its wipe begins by itself in a moment".to_owned() });
+                }
+                Availability::Unknown | Availability::Booting | Availability::Down | Availability::Failed => self
+                    .next
+                    .push(NextAction::Fix { what: format!("its wipe begins by itself once {host} is heard again") }),
+            },
         }
     }
 

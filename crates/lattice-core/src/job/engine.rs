@@ -97,11 +97,14 @@ pub(super) fn advance(flow: &Flow, job: &JobState, done: StageName, now: Timesta
 
 /// The job at the beginning of that stage.
 pub(super) fn enter(flow: &Flow, job: &JobState, stage: &Stage, now: Timestamp) -> JobState {
+    let limit_at = limit_at(flow, job, stage.name, now);
+    let deadline = now + stage.timeout.after;
     JobState {
         status: JobStatus::Running,
         stage: stage.name,
         stage_entered_at: now,
-        deadline: Some(now + stage.timeout.after),
+        deadline: Some(limit_at.map_or(deadline, |limit| limit.min(deadline))),
+        limit_at,
         windows: 0,
         attempt: 0,
         errors_in_row: 0,
@@ -109,6 +112,22 @@ pub(super) fn enter(flow: &Flow, job: &JobState, stage: &Stage, now: Timestamp) 
         failure: None,
         ..quiet(job)
     }
+}
+
+/// When the stages together are to be over: from the entry of the first of them on; a job that an operator takes up again
+/// later gets the whole time anew.
+fn limit_at(flow: &Flow, job: &JobState, stage: StageName, now: Timestamp) -> Option<Timestamp> {
+    let limit = flow.limit.as_ref()?;
+    if stage == limit.from {
+        return Some(now + limit.after);
+    }
+    let began = flow.position(stage) > flow.position(limit.from);
+    began.then(|| job.limit_at.unwrap_or(now + limit.after))
+}
+
+/// Whether the time of the stages together is over.
+fn is_limit_over(job: &JobState, now: Timestamp) -> bool {
+    job.limit_at.is_some_and(|at| at <= now)
 }
 
 /// The later of two stages.
@@ -144,9 +163,14 @@ fn waiting(job: &JobState, reason: &str, until: Timestamp) -> JobState {
 }
 
 fn window_over(flow: &Flow, job: &JobState, stage: &Stage, waiting_for: &str, now: Timestamp) -> JobState {
+    let limit = flow.limit.as_ref().filter(|_| is_limit_over(job, now));
+    let (class, error_code) = match limit {
+        Some(limit) => (limit.class, limit.error_code),
+        None => (stage.timeout.class, stage.timeout.error_code),
+    };
     let error = StageError {
-        class: stage.timeout.class,
-        error_code: stage.timeout.error_code.to_owned(),
+        class,
+        error_code: error_code.to_owned(),
         message: format!("still waiting for {waiting_for} when the time of `{}` was over", stage.name),
         retry_after: None,
         choices: Vec::new(),
@@ -156,7 +180,7 @@ fn window_over(flow: &Flow, job: &JobState, stage: &Stage, waiting_for: &str, no
         let error = StageError { error_code: "undo_timeout".to_owned(), ..error };
         return undo_failed(job, &error, now);
     }
-    if job.windows + 1 < stage.timeout.windows {
+    if limit.is_none() && job.windows + 1 < stage.timeout.windows {
         let failure = failure(job, &error, next_look(now, "the next time window"), now);
         return JobState {
             windows: job.windows + 1,
@@ -175,6 +199,7 @@ fn stage_err(flow: &Flow, job: &JobState, error: &StageError, now: Timestamp) ->
     let is_over = job.deadline.is_some_and(|deadline| deadline <= now);
     let after = match disposition(error.class) {
         Disposition::FailRetryable | Disposition::Manual => failed(flow, job, stage, error, now),
+        Disposition::Retry { .. } if is_limit_over(job, now) => failed(flow, job, stage, error, now),
         Disposition::Retry { .. } => match stage.attempts {
             Attempts::Bounded(attempts) if job.errors_in_row + 1 < attempts => retry(job, stage, error, now),
             Attempts::Bounded(_) => failed(flow, job, stage, error, now),
@@ -194,7 +219,7 @@ fn retry(job: &JobState, stage: &Stage, error: &StageError, now: Timestamp) -> J
     let until = pause(now, stage.backoff.after(errors), error);
     let until = match stage.attempts {
         Attempts::UntilTimeout => until.min(job.deadline.unwrap_or(until)),
-        Attempts::Bounded(_) => until,
+        Attempts::Bounded(_) => until.min(job.limit_at.unwrap_or(until)),
     };
     let reason = format!("the next attempt: {}", error.message);
     let failure = failure(job, error, next_look(until, "the next attempt"), now);

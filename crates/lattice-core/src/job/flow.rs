@@ -164,6 +164,19 @@ pub struct BackEdge {
     pub max_rounds: u32,
 }
 
+/// Longest time of several stages together, from the entry of the first of them to the end of the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// The stage whose entry starts it.
+    pub from: StageName,
+    /// How long.
+    pub after: Duration,
+    /// Class of the failure.
+    pub class: FailureClass,
+    /// Code of the failure.
+    pub error_code: &'static str,
+}
+
 /// A flow: the stages of a kind of job, in order, with the values of the policy at hand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flow {
@@ -175,6 +188,8 @@ pub struct Flow {
     pub stages: Vec<Stage>,
     /// Its way back, if it has one.
     pub back_edge: Option<BackEdge>,
+    /// Longest time of its later stages together, if there is one.
+    pub limit: Option<Limit>,
 }
 
 impl Flow {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::flow::{Attempts, BackEdge, Backoff, Enter, Failing, Flow, Reentry, Stage, Timeout, Undo, UndoKind};
+use super::flow::{Attempts, BackEdge, Backoff, Enter, Failing, Flow, Limit, Reentry, Stage, Timeout, Undo, UndoKind};
 use super::operator_action::DecisionKind;
 use super::stage::StageName;
 use crate::failure::FailureClass;
@@ -61,6 +61,8 @@ pub enum FlowName {
     ReimageOpenchami,
     /// A node that went down is looked at through its BMC. spec: S1 "Degraded → Down"
     BmcInvestigation,
+    /// A node is wiped after sensitive work. spec: S1 "Sensitive Release Sequence"
+    SensitiveWipe,
 }
 
 /// Seconds.
@@ -118,7 +120,7 @@ pub fn onboarding_maas(policy: &MaasPolicy) -> Flow {
         to: StageName::ConfigureStorage,
         max_rounds,
     };
-    Flow { name: FlowName::OnboardingMaas, version: 1, stages, back_edge: Some(back_edge) }
+    Flow { name: FlowName::OnboardingMaas, version: 1, stages, back_edge: Some(back_edge), limit: None }
 }
 
 fn before_deploy(policy: &MaasPolicy) -> Vec<Stage> {
@@ -238,7 +240,7 @@ pub fn onboarding_lxd(site: &LxdSite) -> Flow {
             ..enrollment_stage(Duration::from_millis(site.enrollment_timeout_ms), 2)
         },
     ];
-    Flow { name: FlowName::OnboardingLxd, version: 1, stages, back_edge: None }
+    Flow { name: FlowName::OnboardingLxd, version: 1, stages, back_edge: None, limit: None }
 }
 
 /// Manual onboarding: the operator holds the bootstrap command, the job waits as long as its token lives.
@@ -248,7 +250,7 @@ pub fn onboarding_manual(token_ttl: Duration) -> Flow {
         undo: undo(UndoKind::RevokeEnrollmentToken, s(300), None),
         ..enrollment_stage(token_ttl, 1)
     };
-    Flow { name: FlowName::OnboardingManual, version: 1, stages: vec![stage], back_edge: None }
+    Flow { name: FlowName::OnboardingManual, version: 1, stages: vec![stage], back_edge: None, limit: None }
 }
 
 /// S1's drain: the node is emptied and stays in the fleet. Its allocations end within `patience`.
@@ -260,7 +262,7 @@ pub fn drain(patience: Duration) -> Flow {
             ..stage(StageName::WaitForDrained)
         },
     ];
-    Flow { name: FlowName::Drain, version: 1, stages, back_edge: None }
+    Flow { name: FlowName::Drain, version: 1, stages, back_edge: None, limit: None }
 }
 
 /// Retirement: active, offline or quarantined → draining → retired. spec: S2 3.2, S5 5.8
@@ -274,7 +276,7 @@ pub fn retire(patience: Duration) -> Flow {
         },
         Stage { node_after: Some(Status::Retired), ..stage(StageName::RetireGpuaasNode) },
     ];
-    Flow { name: FlowName::Retire, version: 1, stages, back_edge: None }
+    Flow { name: FlowName::Retire, version: 1, stages, back_edge: None, limit: None }
 }
 
 /// Removal of a retired node by its own agent: retired → removing → deleted. spec: S5 5.4, 5.8
@@ -287,14 +289,14 @@ pub fn remove() -> Flow {
         ..stage(StageName::UninstallAgent)
     };
     let stages = std::iter::once(uninstall).chain(end_of_identity()).collect();
-    Flow { name: FlowName::Remove, version: 1, stages, back_edge: None }
+    Flow { name: FlowName::Remove, version: 1, stages, back_edge: None, limit: None }
 }
 
 /// Removal of a retired LXD node with its instance; that the instance is gone is the proof. spec: S5 10
 pub fn remove_lxd() -> Flow {
     let stop = Stage { node_during: Some(Status::Removing), ..stage(StageName::StopInstance) };
     let stages = [stop, stage(StageName::DeleteInstance)].into_iter().chain(end_of_identity()).collect();
-    Flow { name: FlowName::RemoveLxd, version: 1, stages, back_edge: None }
+    Flow { name: FlowName::RemoveLxd, version: 1, stages, back_edge: None, limit: None }
 }
 
 /// Longest time in which a machine must have done what its power control was told: a soft stop waits for the services of
@@ -303,8 +305,13 @@ const POWER: Duration = s(180);
 
 /// Off and on again: the node boots from the moment at which its power is seen to be off, for `boot` at most.
 pub fn reboot(boot: Duration) -> Flow {
+    let stages = power_cycle(boot).into();
+    Flow { name: FlowName::Reboot, version: 1, stages, back_edge: None, limit: None }
+}
+
+fn power_cycle(boot: Duration) -> [Stage; 3] {
     let power = |error_code| within(POWER, FailureClass::BmcPowerFailure, error_code);
-    let stages = vec![
+    [
         Stage {
             backoff: MACHINE_BACKOFF,
             timeout: Timeout { windows: 2, ..power("power_off_timeout") },
@@ -321,8 +328,51 @@ pub fn reboot(boot: Duration) -> Flow {
             resume_at: Some(StageName::PowerOff),
             ..stage(StageName::WaitForBoot)
         },
+    ]
+}
+
+/// How the host of a wipe restarts.
+#[derive(Debug, Clone, Copy)]
+pub enum Restart<'a> {
+    /// Off and on again, through its BMC or its provider; a boot takes so long at most.
+    Power(Duration),
+    /// It boots its image from the network.
+    Network(&'a OpenchamiPolicy),
+    /// Its agent restarts it.
+    Agent,
+}
+
+impl Restart<'_> {
+    /// Its stages, and the one from which it is tried again.
+    fn stages(self) -> (Vec<Stage>, StageName) {
+        match self {
+            Self::Power(boot) => (power_cycle(boot).into(), StageName::PowerOff),
+            Self::Network(policy) => (reboot_openchami(policy).stages, StageName::PowerOff),
+            Self::Agent => (vec![stage(StageName::RebootHost)], StageName::RebootHost),
+        }
+    }
+}
+
+/// The wipe of a node after sensitive work. All of it but the wait for running work is done within `whole`, whatever the
+/// single stages take; every failure asks an operator. spec: S1 "Sensitive Release Sequence", "Wipe Failure Handling"
+pub fn sensitive_wipe(patience: Duration, whole: Duration, restart: Restart) -> Flow {
+    let silent = FailureClass::PostDeployConnectivityFailure;
+    // A step that failed is not tried again by itself: what a device refused once, a person looks at.
+    let step = |name| Stage { timeout: within(whole, silent, "wipe_timeout"), ..stage(name) };
+    let mut stages = vec![
+        Stage { timeout: within(patience, silent, "drain_timeout"), ..stage(StageName::PrepareWipe) },
+        step(StageName::ClearGpuMemory),
+        step(StageName::EraseNvme),
+        step(StageName::ScrubMemory),
     ];
-    Flow { name: FlowName::Reboot, version: 1, stages, back_edge: None }
+    let (restarting, restarts) = restart.stages();
+    stages.extend(restarting);
+    stages.push(Stage { attempts: Attempts::UntilTimeout, resume_at: Some(restarts), ..step(StageName::ConfirmWipe) });
+    for stage in &mut stages {
+        stage.failing = Failing::ForOperator;
+    }
+    let limit = Limit { from: StageName::ClearGpuMemory, after: whole, class: silent, error_code: "wipe_timeout" };
+    Flow { name: FlowName::SensitiveWipe, version: 1, stages, back_edge: None, limit: Some(limit) }
 }
 
 /// Onboarding of a machine of an OpenCHAMI system: it boots an image from the network, whose agent enrols.
@@ -341,7 +391,7 @@ pub fn onboarding_openchami(policy: &OpenchamiPolicy) -> Flow {
         resume_at: Some(StageName::PowerOff),
         ..enrollment_stage(Duration::from_millis(policy.enrollment_timeout_ms), 2)
     });
-    Flow { name: FlowName::OnboardingOpenchami, version: 1, stages, back_edge: None }
+    Flow { name: FlowName::OnboardingOpenchami, version: 1, stages, back_edge: None, limit: None }
 }
 
 /// What it boots stands; its power is cut, and the agent of the new boot comes with a token of its own.
@@ -354,7 +404,7 @@ pub fn reboot_openchami(policy: &OpenchamiPolicy) -> Flow {
         resume_at: Some(StageName::PowerOff),
         ..stage(StageName::WaitForBoot)
     });
-    Flow { name: FlowName::RebootOpenchami, version: 1, stages, back_edge: None }
+    Flow { name: FlowName::RebootOpenchami, version: 1, stages, back_edge: None, limit: None }
 }
 
 /// Another image: once the power is off nothing of the OS before is left, so the node enrols again from there.
@@ -368,7 +418,7 @@ pub fn reimage_openchami(policy: &OpenchamiPolicy) -> Flow {
         resume_at: Some(StageName::PowerOff),
         ..enrollment_stage(Duration::from_millis(policy.enrollment_timeout_ms), 2)
     });
-    Flow { name: FlowName::ReimageOpenchami, version: 1, stages, back_edge: None }
+    Flow { name: FlowName::ReimageOpenchami, version: 1, stages, back_edge: None, limit: None }
 }
 
 const RESTORED: Option<Undo> = undo(UndoKind::RestoreBootParameters, s(300), None);
@@ -425,7 +475,7 @@ pub fn bmc_investigation() -> Flow {
         timeout: within(s(600), FailureClass::BmcPowerFailure, "bmc_silent"),
         ..stage(StageName::CheckOutOfBand)
     }];
-    Flow { name: FlowName::BmcInvestigation, version: 1, stages, back_edge: None }
+    Flow { name: FlowName::BmcInvestigation, version: 1, stages, back_edge: None, limit: None }
 }
 
 fn end_of_identity() -> [Stage; 2] {

@@ -20,6 +20,7 @@ pub const fn allowed_node_statuses(flow: FlowName, status: JobStatus) -> &'stati
         FlowName::ReimageOpenchami => reimage(status),
         // It only looks: whatever the node does meanwhile is no concern of it.
         FlowName::BmcInvestigation => <Status as strum::VariantArray>::VARIANTS,
+        FlowName::SensitiveWipe => &[Status::Active, Status::Offline, Status::Quarantined],
     }
 }
 
@@ -86,7 +87,18 @@ const fn removal(status: JobStatus) -> &'static [Status] {
 pub fn node_moves(flow: &Flow, before: &JobState, after: &JobState, node: Status) -> Vec<Status> {
     match after.status {
         JobStatus::Running | JobStatus::Completed | JobStatus::Reconciled => forward(flow, before, after, node),
-        JobStatus::FailedRetryable | JobStatus::FailedManualIntervention => backward(node),
+        JobStatus::FailedRetryable | JobStatus::FailedManualIntervention => match flow.name {
+            FlowName::SensitiveWipe => unwiped(after, node),
+            FlowName::OnboardingMaas
+            | FlowName::OnboardingLxd
+            | FlowName::OnboardingManual
+            | FlowName::Drain
+            | FlowName::Retire
+            | FlowName::Remove
+            | FlowName::RemoveLxd
+            | FlowName::Reboot
+            | FlowName::BmcInvestigation => backward(node),
+        },
         JobStatus::Cancelled => cancelled(flow, after, node),
         JobStatus::Pending | JobStatus::Compensating => Vec::new(),
     }
@@ -159,6 +171,7 @@ fn cancelled(flow: &Flow, after: &JobState, node: Status) -> Vec<Status> {
                 Vec::new()
             }
         }
+        FlowName::SensitiveWipe => unwiped(after, node),
         FlowName::Retire => {
             if node == Status::Draining {
                 vec![Status::Offline]
@@ -168,6 +181,13 @@ fn cancelled(flow: &Flow, after: &JobState, node: Status) -> Vec<Status> {
         }
         FlowName::Remove | FlowName::RemoveLxd => backward(node),
     }
+}
+
+/// A wipe that began and did not end: nobody may have the node. One that had not begun leaves it as it is.
+/// spec: S1 "Wipe Failure Handling"
+fn unwiped(after: &JobState, node: Status) -> Vec<Status> {
+    let quarantines = after.limit_at.is_some() && node != Status::Quarantined;
+    if quarantines { vec![Status::Quarantined] } else { Vec::new() }
 }
 
 /// Before its deploy, or once that is undone, nothing is left of the node; a running OS is left alone. spec: S5 4.6

@@ -105,7 +105,7 @@ fn resume(flow: &Flow, job: &JobState, now: Timestamp) -> JobState {
 
 /// The job at that stage again; from the top when the table does not have it any more.
 fn reenter(flow: &Flow, job: &JobState, stage: Option<&Stage>, now: Timestamp) -> JobState {
-    enter(flow, job, stage.unwrap_or(flow.first()), now)
+    enter(flow, &JobState { limit_at: None, ..job.clone() }, stage.unwrap_or(flow.first()), now)
 }
 
 fn restart_clean(flow: &Flow, job: &JobState, op: &Op, now: Timestamp) -> Result<JobState, Refused> {
@@ -137,7 +137,8 @@ fn adopt(flow: &Flow, job: &JobState, op: &Op, now: Timestamp) -> Result<JobStat
         return Err(not_proven(NotProven::Behind { proves: proven.name, stage: job.stage }));
     }
     let highest_stage = furthest(flow, job.highest_stage, proven.name);
-    Ok(advance(flow, &JobState { adopted: true, highest_stage, ..job.clone() }, proven.name, now))
+    let adopted = JobState { adopted: true, highest_stage, limit_at: None, ..job.clone() };
+    Ok(advance(flow, &adopted, proven.name, now))
 }
 
 fn freeze(job: &JobState, now: Timestamp) -> JobState {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::flows::Restart;
 use super::{Flow, JobState, StageName, flows};
 use crate::actor::Actor;
 use crate::change::{Change, JobChange};
@@ -13,6 +14,7 @@ use crate::node::status::Owner;
 use crate::node::{Node, PowerFact};
 use crate::site::{MaasSettings, Site, SiteProvider};
 use crate::time::Timestamp;
+use crate::wipe::{WipeReboot, WipeRun};
 
 /// What a job is for.
 #[derive(
@@ -49,13 +51,21 @@ pub enum JobKind {
     Reimage,
     /// A node that went down is looked at through its BMC.
     BmcInvestigation,
+    /// A node is wiped after sensitive work.
+    SensitiveWipe,
 }
 
 impl JobKind {
     /// Whether at most one of them is live on a node, beside no other: all that change something.
     pub const fn owns_its_node(self) -> bool {
         match self {
-            Self::Onboarding | Self::Drain | Self::Retire | Self::Remove | Self::Reboot | Self::Reimage => true,
+            Self::Onboarding
+            | Self::Drain
+            | Self::Retire
+            | Self::Remove
+            | Self::Reboot
+            | Self::Reimage
+            | Self::SensitiveWipe => true,
             Self::BmcInvestigation => false,
         }
     }
@@ -67,6 +77,7 @@ impl JobKind {
             Self::Drain | Self::Retire => Owner::Retirement,
             Self::Remove => Owner::Removal,
             Self::Reimage => Owner::Reimage,
+            Self::SensitiveWipe => Owner::Cleanup,
             Self::Reboot | Self::BmcInvestigation => Owner::Operator,
         }
     }
@@ -137,6 +148,11 @@ pub enum JobInput {
     },
     /// An out-of-band look at a node that went down. spec: S1 "Degraded → Down"
     InvestigateBmc,
+    /// The wipe after sensitive work. spec: S1 "Sensitive Release Sequence"
+    WipeSensitive {
+        /// Who restarts the host at its end.
+        reboot: WipeReboot,
+    },
 }
 
 /// What becomes of a retired node's machine. design: 2-state-model "Jobs"
@@ -219,6 +235,12 @@ pub struct Netboot {
     pub profile: Option<String>,
     /// When it had asked for its boot script last, before it was switched on.
     pub asked_before: Option<Timestamp>,
+    /// How far a wipe is, once it began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wipe: Option<WipeRun>,
+    /// The drain of a wipe: this job began it, so it takes it back.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub drained: bool,
 }
 
 /// A disk, as the provider names it.
@@ -359,6 +381,7 @@ impl JobInput {
             Self::Reboot => JobKind::Reboot,
             Self::Reimage { .. } => JobKind::Reimage,
             Self::InvestigateBmc => JobKind::BmcInvestigation,
+            Self::WipeSensitive { .. } => JobKind::SensitiveWipe,
         }
     }
 }
@@ -444,6 +467,16 @@ pub fn flow_for(input: &JobInput, site: &Site) -> Flow {
             flows::bmc_investigation()
         }
         (JobInput::InvestigateBmc, _) => flows::bmc_investigation(),
+        (JobInput::WipeSensitive { reboot }, provider) => {
+            let restart = match (reboot, provider) {
+                (WipeReboot::Agent, _) => Restart::Agent,
+                (WipeReboot::Power, SiteProvider::Openchami(site)) => Restart::Network(&site.policy),
+                (WipeReboot::Power, SiteProvider::Manual | SiteProvider::Maas(_) | SiteProvider::Lxd(_)) => {
+                    Restart::Power(site.heartbeat.boot_timeout())
+                }
+            };
+            flows::sensitive_wipe(DRAIN_PATIENCE, site.sensitive.wipe_timeout(), restart)
+        }
     }
 }
 

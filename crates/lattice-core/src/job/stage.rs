@@ -102,4 +102,16 @@ pub enum StageName {
     WaitForNetworkBoot,
     /// Ask the BMC for power and health.
     CheckOutOfBand,
+    /// Empty the node, until nothing runs on it.
+    PrepareWipe,
+    /// Clear the memory of its GPUs.
+    ClearGpuMemory,
+    /// Erase its NVMe drives.
+    EraseNvme,
+    /// Overwrite its main memory.
+    ScrubMemory,
+    /// Have its agent restart it.
+    RebootHost,
+    /// See that it booted anew, certify the wipe, give it back.
+    ConfirmWipe,
 }

@@ -90,6 +90,9 @@ pub struct JobState {
     pub stage_entered_at: Timestamp,
     /// When its present time window ends; none before the job started.
     pub deadline: Option<Timestamp>,
+    /// When the later stages of its flow together are to be over; none before the first of them, or without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_at: Option<Timestamp>,
     /// Windows used up.
     pub windows: u32,
     /// Attempts that ended with an error or a timeout since it was entered.
@@ -135,6 +138,7 @@ impl JobState {
             stage: first,
             stage_entered_at: now,
             deadline: None,
+            limit_at: None,
             windows: 0,
             attempt: 0,
             errors_in_row: 0,

@@ -54,6 +54,8 @@ pub enum AvailabilityEvent {
     Undrain,
     /// The BMC reports a critical hardware failure.
     CriticalHardware,
+    /// It could not be wiped after sensitive work.
+    WipeFailed,
     /// An operator takes it down at once.
     Disable,
     /// An operator gives it back.
@@ -151,6 +153,8 @@ pub enum Effect {
     HoldDisabled,
     /// The hold `disabled` is cleared.
     ClearDisabled,
+    /// The hold `wipe_failed` is set.
+    HoldWipeFailed,
 }
 
 /// One row of the table.
@@ -212,6 +216,8 @@ pub const AVAILABILITY_EDGES: &[AvailabilityEdge] = &[
     edge(&[Draining, Drained], E::GraceExpired, G::None, Down, LOST),
     edge(ALL_BUT_DOWN, E::CriticalHardware, G::PastBootstrap, Down, LOST),
     edge(&[Down], E::CriticalHardware, G::PastBootstrap, Down, &[F::Alert]),
+    // What may hold another user's data is never heard back: only a wipe, or an operator, leads on from there.
+    edge(ALL, E::WipeFailed, G::PastBootstrap, Down, &[F::Alert, F::HoldWipeFailed]),
     edge(ALL_BUT_DOWN, E::Disable, G::PastBootstrap, Down, LOST_BY_DISABLE),
     edge(&[Down], E::Disable, G::PastBootstrap, Down, &[F::HoldDisabled]),
     edge(&[Down], E::Enable, G::DisabledHealthyDrainIntent, Drained, &[F::ClearDisabled]),

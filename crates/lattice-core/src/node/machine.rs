@@ -317,6 +317,7 @@ impl Draft {
         match event {
             AvailabilityEvent::GraceExpired => self.after.down_cause = Some(DownCause::HeartbeatLost),
             AvailabilityEvent::CriticalHardware => self.after.down_cause = Some(DownCause::CriticalHardware),
+            AvailabilityEvent::WipeFailed => self.after.down_cause = Some(DownCause::WipeFailed),
             AvailabilityEvent::Disable => self.after.down_cause = Some(DownCause::Disabled),
             AvailabilityEvent::BootFailed => self.after.boot_failures += 1,
             AvailabilityEvent::HealthPassed | AvailabilityEvent::Reset => self.after.boot_failures = 0,
@@ -343,6 +344,7 @@ impl Draft {
             Effect::ClearDrainIntent => self.after.drain_intent = false,
             Effect::HoldDisabled => self.set_hold(HoldKind::Disabled, facts),
             Effect::ClearDisabled => self.after.holds.retain(|hold| hold.kind != HoldKind::Disabled),
+            Effect::HoldWipeFailed => self.set_hold(HoldKind::WipeFailed, facts),
             Effect::ReleaseOwnership => self.release_ownership(facts),
             Effect::Alert
             | Effect::BmcCheck
@@ -430,6 +432,7 @@ impl Draft {
             reason: facts.reason.clone(),
             since: self.now,
             until: None,
+            // No job may take one of these away when it ends.
             job: None,
         });
     }

@@ -131,22 +131,28 @@ impl Node {
         self.ownership.class.unwrap_or(self.class)
     }
 
-    /// Its ownership becomes `next`. When a sensitive one ends, what it may have left must be wiped: the hold says so in
-    /// the very row that ends it. design: 2-state-model "Holds"
+    /// Its ownership becomes `next`. When sensitive work ends, what it may have left must be wiped: the hold says so in
+    /// the very row that ends it, and with other sensitive work of that user still there too: the node is emptied then.
+    /// design: 2-state-model "Holds"; spec: S1 "Sensitive Release Sequence"
     pub fn set_ownership(&mut self, next: Ownership, by: &Actor, now: Timestamp) {
-        if self.ownership.is_sensitive() && !next.is_sensitive() {
+        if self.ownership.is_sensitive() && next.allocations < self.ownership.allocations {
             let owner = self.ownership.owner.as_deref().unwrap_or("a user");
-            self.holds.retain(|hold| hold.kind != HoldKind::WipeRequired);
-            self.holds.push(Hold {
-                kind: HoldKind::WipeRequired,
-                by: by.clone(),
-                reason: format!("sensitive work of {owner} ended: nobody gets it before it is wiped"),
-                since: now,
-                until: None,
-                job: None,
-            });
+            let reason = format!("sensitive work of {owner} ended: nobody gets it before it is wiped");
+            self.require_wipe(reason, by, now);
         }
         self.ownership = next;
+    }
+
+    /// Nobody gets it before a wipe of it is confirmed.
+    pub fn require_wipe(&mut self, reason: String, by: &Actor, now: Timestamp) {
+        self.holds.retain(|hold| hold.kind != HoldKind::WipeRequired);
+        let kind = HoldKind::WipeRequired;
+        self.holds.push(Hold { kind, by: by.clone(), reason, since: now, until: None, job: None });
+    }
+
+    /// Its wipe is confirmed: the only thing that takes the holds of a wipe away.
+    pub fn wiped(&mut self) {
+        self.holds.retain(|hold| !matches!(hold.kind, HoldKind::WipeRequired | HoldKind::WipeFailed));
     }
 
     /// The row after this one: one generation on, changed at `now`.
@@ -208,6 +214,9 @@ pub struct DiskFact {
     pub model: String,
     /// Size in bytes.
     pub size_bytes: u64,
+    /// Whether the running system uses it: mounted, swapped to, or part of something that is.
+    #[serde(default)]
+    pub in_use: bool,
 }
 
 /// What the provider said about a node's machine, with the time it said it. spec: S5 6.5 `node_maas_state`

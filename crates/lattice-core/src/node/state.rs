@@ -109,6 +109,8 @@ pub enum DownCause {
     CriticalHardware,
     /// An operator disabled it.
     Disabled,
+    /// It could not be wiped after sensitive work. spec: S1 "Wipe Failure Handling"
+    WipeFailed,
 }
 
 /// Both layers of one node, as they stand in one row and change in one commit.

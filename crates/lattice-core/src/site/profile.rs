@@ -169,7 +169,8 @@ impl Site {
                 | JobInput::Remove
                 | JobInput::Reboot
                 | JobInput::Reimage { .. }
-                | JobInput::InvestigateBmc,
+                | JobInput::InvestigateBmc
+                | JobInput::WipeSensitive { .. },
                 _,
             ) => Cow::Borrowed(self),
         }

@@ -70,6 +70,9 @@ pub fn change(before: &JobState, after: &JobState, input: &Input) -> Result<(), 
     if after.status.is_driven() && after.deadline.is_none() {
         return Err("works without a deadline".to_owned());
     }
+    if after.status == JobStatus::Running && after.limit_at.is_some_and(|limit| after.deadline > Some(limit)) {
+        return Err("has a deadline beyond its limit".to_owned());
+    }
     if after.seen.len() > 32 || after.warnings.len() > 16 {
         return Err("grows without bound".to_owned());
     }

@@ -81,7 +81,9 @@ impl Life {
         let node = match flow.name {
             FlowName::OnboardingMaas | FlowName::OnboardingLxd | FlowName::OnboardingOpenchami => Status::Enrolling,
             FlowName::OnboardingManual => Status::BootstrapIssued,
-            FlowName::Drain | FlowName::Retire => dice.pick(&[Status::Active, Status::Offline, Status::Quarantined]),
+            FlowName::Drain | FlowName::Retire | FlowName::SensitiveWipe => {
+                dice.pick(&[Status::Active, Status::Offline, Status::Quarantined])
+            }
             FlowName::Remove | FlowName::RemoveLxd => Status::Retired,
             FlowName::Reboot | FlowName::RebootOpenchami | FlowName::BmcInvestigation => Status::Offline,
             FlowName::ReimageOpenchami => {
@@ -516,7 +518,7 @@ fn some_flow(dice: &mut Dice) -> Flow {
         ..MaasPolicy::default()
     };
     let patience = Duration::from_secs(3_600);
-    match dice.below(15) {
+    match dice.below(17) {
         0 => flows::onboarding_lxd(&lxd_site()),
         1 => flows::onboarding_manual(Duration::from_secs(7_200)),
         2 => flows::drain(patience),
@@ -528,6 +530,11 @@ fn some_flow(dice: &mut Dice) -> Flow {
         8 => flows::onboarding_openchami(&OpenchamiPolicy::default()),
         9 => flows::reboot_openchami(&OpenchamiPolicy::default()),
         10 => flows::reimage_openchami(&OpenchamiPolicy::default()),
+        11 => {
+            let (policy, boot) = (OpenchamiPolicy::default(), Duration::from_secs(600));
+            let restart = dice.pick(&[Restart::Power(boot), Restart::Agent, Restart::Network(&policy)]);
+            flows::sensitive_wipe(patience, Duration::from_secs(1_800), restart)
+        }
         _ => flows::onboarding_maas(&policy),
     }
 }

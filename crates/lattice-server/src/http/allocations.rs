@@ -240,7 +240,7 @@ fn what_becomes(verb: NodeVerb, how: Drain, one: &Allocation) -> String {
                 "runs on; at the deadline it is stopped, and queued again"
             }
         },
-        NodeVerb::Drain | NodeVerb::Retire => "runs on until it ends; the node is not empty before",
+        NodeVerb::Drain | NodeVerb::Retire | NodeVerb::Wipe => "runs on until it ends; the node is not empty before",
         NodeVerb::Disable if one.class == NodeClass::Sensitive => "is lost, and waits for an operator",
         NodeVerb::Disable => match one.requeue {
             RequeuePolicy::Never => "is lost, and fails",

@@ -8,7 +8,7 @@ use lattice_api::allocation::AllocationImpact;
 use lattice_api::node::{ActOnNode, NodeActionAnswer, NodeVerb, UsualTime};
 use lattice_core::change::Change;
 use lattice_core::command::node::{self as commands, Drain, Known, ResumeNode};
-use lattice_core::command::{Planned, Refused, Request};
+use lattice_core::command::{Planned, Refused, Request, wipe};
 use lattice_core::explain::{Code, NextAction};
 use lattice_core::ids::JobId;
 use lattice_core::job::{OperatorAction, StageName};
@@ -41,11 +41,23 @@ pub async fn act(
     let planned = match plan(verb, &file.known(), &request, &write.body)? {
         Plan::Commit(planned) => *planned,
         Plan::Live(job) => return unchanged(&app, &file.node, Some(job)).await,
-        Plan::ResumeJob(job) => return resume_job(&app, &write, &file.node, job).await,
+        Plan::ActOnJob(job, action) => return act_on_job(&app, &write, &file.node, (job, action)).await,
     };
     let impacts = allocations::impacts(verb, how(&write.body), &file.placed, write.at);
-    carry_out(&app, verb, &write, &file.node, planned, impacts).await
+    let mut answer = carry_out(&app, verb, &write, &file.node, planned, impacts).await?;
+    if verb == NodeVerb::Wipe {
+        answer.effects.extend(WIPE.map(str::to_owned));
+    }
+    Ok(answer)
 }
+
+/// What a wipe does, in words.
+const WIPE: [&str; 4] = [
+    "it gets no new work, and what runs on it ends first",
+    "its agent clears the memory of its GPUs, erases its NVMe drives and overwrites its memory, each with evidence",
+    "it restarts, and its health check passes",
+    "each device gets a signed certificate, and the node is given back",
+];
 
 fn parse(verb: &str) -> Answer<NodeVerb> {
     verb.parse().map_err(|_| {
@@ -66,6 +78,9 @@ fn check_fields(verb: NodeVerb, body: &ActOnNode) -> Answer<()> {
     if body.deadline_ms.is_some() && verb != NodeVerb::Drain {
         return Err(Refusal::malformed("deadline_ms", format!("is only for `drain`, not for `{verb}`")));
     }
+    if body.force.is_some() && verb != NodeVerb::Wipe {
+        return Err(Refusal::malformed("force", format!("is only for `wipe`, not for `{verb}`")));
+    }
     if body.disposal.is_some() && verb != NodeVerb::Retire {
         return Err(Refusal::malformed("disposal", format!("is only for `retire`, not for `{verb}`")));
     }
@@ -82,7 +97,18 @@ fn how(body: &ActOnNode) -> Drain {
 enum Plan {
     Commit(Box<Planned>),
     Live(JobId),
-    ResumeJob(JobId),
+    ActOnJob(JobId, OperatorAction),
+}
+
+impl Plan {
+    /// What asking for a job again came to; `again` is what a job that failed is asked.
+    fn of(asked: ResumeNode, again: OperatorAction) -> Self {
+        match asked {
+            ResumeNode::Live(job) => Self::Live(job),
+            ResumeNode::Job(job) => Self::ActOnJob(job, again),
+            ResumeNode::Created(planned) => Self::Commit(planned),
+        }
+    }
 }
 
 fn plan(verb: NodeVerb, known: &Known, request: &Request, body: &ActOnNode) -> Result<Plan, Refused> {
@@ -100,11 +126,11 @@ fn plan(verb: NodeVerb, known: &Known, request: &Request, body: &ActOnNode) -> R
         NodeVerb::Remove => commands::remove(known, request),
         NodeVerb::Withdraw => commands::withdraw(known, request),
         NodeVerb::Resume => {
-            return Ok(match commands::resume(known, request)? {
-                ResumeNode::Live(job) => Plan::Live(job),
-                ResumeNode::Job(job) => Plan::ResumeJob(job),
-                ResumeNode::Created(planned) => Plan::Commit(planned),
-            });
+            return Ok(Plan::of(commands::resume(known, request)?, OperatorAction::Resume));
+        }
+        NodeVerb::Wipe => {
+            let urge = if body.force == Some(true) { wipe::Urge::Forced } else { wipe::Urge::AsDue };
+            return Ok(Plan::of(wipe::asked(known, request, urge)?, OperatorAction::RestartClean));
         }
     }?;
     Ok(Plan::Commit(Box::new(planned)))
@@ -156,13 +182,18 @@ fn state_after(planned: &Planned, before: NodeState) -> NodeState {
     changed.unwrap_or(before)
 }
 
-/// The node's job failed: it is that job that is resumed.
-async fn resume_job(app: &App, write: &Write<ActOnNode>, node: &Node, job: JobId) -> Answer<Json<NodeActionAnswer>> {
+/// The node's job failed: it is that job that is asked to go on, or to begin anew.
+async fn act_on_job(
+    app: &App,
+    write: &Write<ActOnNode>,
+    node: &Node,
+    (job, action): (JobId, OperatorAction),
+) -> Answer<Json<NodeActionAnswer>> {
     if write.body.dry_run == Some(true) {
         return unchanged(app, node, Some(job)).await;
     }
     let asked = lattice_core::command::job::Asked {
-        action: OperatorAction::Resume,
+        action,
         decisions: lattice_core::job::Decisions::default(),
         observed: None,
     };
@@ -219,5 +250,6 @@ const fn in_words(effect: Effect) -> &'static str {
         Effect::Deprioritise => "it is placed last",
         Effect::HoldDisabled => "the hold `disabled` is set",
         Effect::ClearDisabled => "the hold `disabled` is cleared",
+        Effect::HoldWipeFailed => "the hold `wipe_failed` is set",
     }
 }

@@ -234,6 +234,7 @@ impl Standing<'_> {
                 Some(DownCause::HeartbeatLost) | None => format!("heartbeat lost, down for {age}"),
                 Some(DownCause::CriticalHardware) => format!("critical hardware failure {age} ago"),
                 Some(DownCause::Disabled) => format!("disabled by an operator {age} ago"),
+                Some(DownCause::WipeFailed) => format!("its wipe failed {age} ago"),
             }),
             Availability::Draining => Some(format!("being emptied for {age}")),
             Availability::Drained => Some(format!("drained for {age}: empty, safe for maintenance")),
@@ -264,6 +265,9 @@ fn verbs(file: &NodeFile) -> Vec<NodeVerb> {
         || file.job.as_ref().is_some_and(|job| job.state.status.is_failed())
     {
         verbs.push(NodeVerb::Resume);
+    }
+    if node.hold(HoldKind::WipeRequired).is_some() || node.hold(HoldKind::WipeFailed).is_some() {
+        verbs.push(NodeVerb::Wipe);
     }
     verbs.sort_unstable();
     verbs.dedup();
@@ -322,6 +326,7 @@ fn verb_of(event: NodeEvent) -> Option<NodeVerb> {
             | AvailabilityEvent::ConformanceDrift
             | AvailabilityEvent::Emptied
             | AvailabilityEvent::CriticalHardware
+            | AvailabilityEvent::WipeFailed
             | AvailabilityEvent::Reset => None,
         },
     }

@@ -190,7 +190,8 @@ pub async fn get(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<
         | JobInput::Remove
         | JobInput::Reboot
         | JobInput::Reimage { .. }
-        | JobInput::InvestigateBmc => ("none", None, None, None),
+        | JobInput::InvestigateBmc
+        | JobInput::WipeSensitive { .. } => ("none", None, None, None),
     };
     Ok(Json(OnboardingView {
         onboarding_id: view.row.id,
@@ -278,7 +279,8 @@ async fn onboarding(app: &App, id: &str) -> Answer<Job> {
         | JobKind::Remove
         | JobKind::Reboot
         | JobKind::Reimage
-        | JobKind::BmcInvestigation => Err(Refusal::not_found("onboarding", id)
+        | JobKind::BmcInvestigation
+        | JobKind::SensitiveWipe => Err(Refusal::not_found("onboarding", id)
             .because(format!("job {id} is a {} job", job.kind))
             .next(NextAction::run(format!("lattice job get {id}"), "shows it"))),
     }

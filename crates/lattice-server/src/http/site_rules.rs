@@ -96,6 +96,7 @@ pub fn patched(site: Site, patch: &PatchSite, now: Timestamp) -> Answer<Site> {
         brake: site.brake,
         let_go_at: site.let_go_at,
         approved: site.approved,
+        sensitive: patch.sensitive.unwrap_or(site.sensitive),
         updated_at: now,
         generation: site.generation.next(),
         id: site.id,
@@ -155,6 +156,10 @@ pub fn check(site: &Site) -> Answer<()> {
     }
     check_bmc(&site.bmc)?;
     check_automation(&site.automation)?;
+    // A minute lets a slip of the unit be seen; a day is longer than any drive takes.
+    if !(60_000..=86_400_000).contains(&site.sensitive.wipe_timeout_ms) {
+        return Err(Refusal::invalid("sensitive.wipe_timeout_ms", "must be 60000 to 86400000 ms"));
+    }
     match &site.provider {
         SiteProvider::Manual => Ok(()),
         SiteProvider::Maas(maas) => {

@@ -4,6 +4,7 @@ mod allocations;
 mod bmcs;
 mod site_orders;
 mod tasks;
+mod wipes;
 
 use lattice_api::Gone;
 use lattice_api::audit::{AuditEntry, AuditQuery, AuditVerification};
@@ -52,7 +53,7 @@ const ADMIN: Access = Access::Least(Role::PlatformAdmin);
 pub fn surface() -> Surface {
     let surface = Surface::default();
     let surface = tasks::routes(bmcs::routes(node_writes(node_reads(surface))));
-    let surface = allocations::routes(site_orders::routes(site_routes(sku_routes(surface))));
+    let surface = wipes::routes(allocations::routes(site_orders::routes(site_routes(sku_routes(surface)))));
     server_routes(webhook_routes(admin_routes(job_routes(batch_routes(onboarding_routes(surface))))))
 }
 

@@ -231,10 +231,11 @@ fn actions() -> impl Iterator<Item = JobAction> {
 /// A verb that a node's states allow, on a node of that name.
 pub fn node_button(verb: NodeVerb, hostname: &str, shell: &Shell) -> Button {
     let (label, effect) = verb_words(verb);
-    let command = format!("lattice node {verb} {hostname}");
+    let command = verb.command(hostname);
+    let path = format!("/api/v1/admin/nodes/{hostname}/{verb}");
     Button {
         label: label.to_owned(),
-        call: post(format!("/api/v1/admin/nodes/{hostname}/{verb}")),
+        call: call_of(&command).unwrap_or_else(|| post(path)),
         command,
         effect: effect.to_owned(),
         manner: manner_of(verb, false),
@@ -399,6 +400,9 @@ const fn verb_words(verb: NodeVerb) -> (&'static str, &'static str) {
         NodeVerb::Remove => ("Remove…", "the node's identity ends and cannot be reused"),
         NodeVerb::Resume => ("Resume its job", "the job that it waits for is resumed, or created anew"),
         NodeVerb::Withdraw => ("Withdraw…", "its bootstrap command stops working and the node is deleted"),
+        NodeVerb::Wipe => {
+            ("Wipe…", "what is on its GPUs, its NVMe drives and in its memory is destroyed, and it restarts")
+        }
     }
 }
 
@@ -410,6 +414,7 @@ const fn manner_of(verb: NodeVerb, urgent: bool) -> Manner {
         | NodeVerb::Quarantine
         | NodeVerb::Retire
         | NodeVerb::Remove
+        | NodeVerb::Wipe
         | NodeVerb::Withdraw => Manner::Asks,
         NodeVerb::Drain if urgent => Manner::Asks,
         NodeVerb::Drain

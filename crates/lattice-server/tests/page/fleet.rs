@@ -91,6 +91,7 @@ fn maas_site(server: &TestServer) -> Site {
         brake: None,
         let_go_at: None,
         approved: Vec::new(),
+        sensitive: lattice_core::site::SensitivePolicy::default(),
         status: SiteStatus::Active,
         created_at: before(86_400),
         updated_at: before(86_400),
@@ -213,6 +214,9 @@ pub fn job(server: &TestServer, node: &Node, kind: JobKind, at: Timestamp) -> Jo
         JobKind::Reboot => (JobInput::Reboot, StageName::PowerOff),
         JobKind::Reimage => (JobInput::Reimage { image: None }, StageName::LoadOpenchamiSiteConfig),
         JobKind::BmcInvestigation => (JobInput::InvestigateBmc, StageName::CheckOutOfBand),
+        JobKind::SensitiveWipe => {
+            (JobInput::WipeSensitive { reboot: lattice_core::wipe::WipeReboot::Power }, StageName::PrepareWipe)
+        }
     };
     Job {
         id,
@@ -271,8 +275,12 @@ fn facts() -> HostFacts {
         firmware: "22.41".to_owned(),
         speed_mbps: 400_000,
     };
-    let disk =
-        |name: &str, model: &str, bytes| DiskFact { name: name.to_owned(), model: model.to_owned(), size_bytes: bytes };
+    let disk = |name: &str, model: &str, bytes| DiskFact {
+        name: name.to_owned(),
+        model: model.to_owned(),
+        size_bytes: bytes,
+        in_use: false,
+    };
     HostFacts {
         gpus: (1..=8).map(gpu).collect(),
         nics: (0..4).map(nic).collect(),

@@ -1,6 +1,7 @@
 //! Tasks end to end: a whole server, the agent's own code over TLS, hands that only remember.
 #![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
+mod wipes;
 mod world;
 
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! A server over a file, one node, its agent as a task of this process, and hands that only remember.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use lattice_api::agent::{Bootstrap, HealthSummary, HeartbeatConfig};
 use lattice_core::actor::{Actor, Role};
 use lattice_core::agent::task::{
     AllocationStart, CheckpointHow, CheckpointResult, ExitStatus, Progress, Running, StopResult, Task, TaskErrorCode,
-    TaskInput, TaskOwner, TaskStatus, Term, WipeOutput,
+    TaskInput, TaskOwner, TaskStatus, Term, WipeEvidence, WipeOutput,
 };
 use lattice_core::allocation::{
     Allocation, AllocationCause, AllocationChange, AllocationStatus, RequeuePolicy, Wanted,
@@ -22,7 +22,7 @@ use lattice_core::change::{Change, Outcome};
 use lattice_core::command::Request;
 use lattice_core::command::task::{NewTask, issue};
 use lattice_core::ids::{AllocationId, CorrelationId, Generation, IdSource, OpId, OwnershipEpoch, TaskId};
-use lattice_core::node::{HostFacts, Node, NodeClass};
+use lattice_core::node::{Availability, HostFacts, Node, NodeClass};
 use lattice_core::time::{Clock, Timestamp};
 use lattice_server::StoreConfig;
 use lattice_server::agent_api::AgentPolicy;
@@ -33,7 +33,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+/// A wipe has four tasks, one after the other.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 pub async fn until(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -66,6 +67,7 @@ pub struct Remembering {
     hang: Mutex<Hang>,
     hangs: AtomicBool,
     reboots: AtomicUsize,
+    wipes: AtomicBool,
 }
 
 impl Remembering {
@@ -76,7 +78,13 @@ impl Remembering {
             hang: Mutex::new(Hang::Never),
             hangs: AtomicBool::new(false),
             reboots: AtomicUsize::new(0),
+            wipes: AtomicBool::new(false),
         }
+    }
+
+    /// Whether it has the tools to wipe with.
+    pub fn wipes(&self, able: bool) {
+        self.wipes.store(able, Ordering::SeqCst);
     }
 
     /// The next start hangs: after its effect, or before it.
@@ -121,7 +129,7 @@ impl Hands for Remembering {
     fn lacks(&self, input: &TaskInput) -> Option<String> {
         match input {
             TaskInput::GpuScrub(_) | TaskInput::NvmeErase(_) | TaskInput::RamScrub(_) => {
-                Some("no tool to wipe with".to_owned())
+                (!self.wipes.load(Ordering::SeqCst)).then(|| "no tool to wipe with".to_owned())
             }
             TaskInput::NodeDrain(_)
             | TaskInput::AllocationStart(_)
@@ -175,8 +183,27 @@ impl Hands for Remembering {
         };
         alive.iter().map(found).collect()
     }
-    async fn wipe(&self, _: &TaskInput, _: &dyn Clock) -> Result<WipeOutput, HandError> {
-        Err(HandError::lacks("no tool to wipe with"))
+    async fn wipe(&self, input: &TaskInput, clock: &dyn Clock) -> Result<WipeOutput, HandError> {
+        // A host without GPUs and drives has its memory alone.
+        let devices: BTreeSet<String> = match input {
+            TaskInput::RamScrub(_) => BTreeSet::from(["memory".to_owned()]),
+            _ => BTreeSet::new(),
+        };
+        let record = |device: &String| WipeEvidence {
+            device: device.clone(),
+            model: String::new(),
+            serial: String::new(),
+            bytes: Some(1 << 30),
+            method: "overwrite".to_owned(),
+            tool: "scrub".to_owned(),
+            tool_version: "1".to_owned(),
+            exit_code: 0,
+            status_before: "used".to_owned(),
+            status_after: "zero".to_owned(),
+            started_at: clock.now(),
+            finished_at: clock.now(),
+        };
+        Ok(WipeOutput { evidence: devices.iter().map(record).collect(), inventory: devices })
     }
     async fn reboot(&self) -> Result<(), HandError> {
         self.reboots.fetch_add(1, Ordering::SeqCst);
@@ -284,6 +311,37 @@ impl World {
 
     pub fn boot(&self, id: &str) {
         *self.machine.boot.lock().unwrap() = id.to_owned();
+    }
+
+    /// The node as it stands.
+    pub async fn row(&self) -> Node {
+        self.store().node(self.node.id).await.unwrap().unwrap()
+    }
+
+    /// The node once it is so.
+    pub async fn node_until(&self, what: &str, is_so: impl Fn(&Node) -> bool) -> Node {
+        let deadline = Instant::now() + PATIENCE;
+        let mut ticks = tokio::time::interval(Duration::from_millis(20));
+        loop {
+            let node = self.row().await;
+            if is_so(&node) {
+                return node;
+            }
+            assert!(Instant::now() < deadline, "{what} did not happen: {node:?}");
+            ticks.tick().await;
+        }
+    }
+
+    /// Until its agent enrolled and its health check passed.
+    pub async fn ready(&self) {
+        let is_ready = |node: &Node| node.state.availability == Availability::Ready && node.owning_job.is_none();
+        self.node_until("it is ready", is_ready).await;
+    }
+
+    pub async fn commit(&self, changes: Vec<Change>) {
+        let commit = request(SystemClock.now()).commit(Vec::new(), changes);
+        let outcome = self.store().commit_one(commit).await.unwrap();
+        assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
     }
 
     /// The node owns that allocation, as if it had been placed there.

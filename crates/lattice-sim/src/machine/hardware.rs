@@ -133,7 +133,12 @@ impl Hardware {
             speed_mbps: nic.speed_mbps,
         };
         let disk =
-            |disk: &Disk| DiskFact { name: disk.name.clone(), model: disk.model.clone(), size_bytes: disk.size_bytes };
+            |disk: &Disk| DiskFact {
+            name: disk.name.clone(),
+            model: disk.model.clone(),
+            size_bytes: disk.size_bytes,
+            in_use: disk.boot_card,
+        };
         HostFacts {
             gpus: self.gpus.iter().map(gpu).collect(),
             nics: self.nics.iter().map(nic).collect(),

@@ -133,6 +133,7 @@ impl Plane {
             brake: None,
             let_go_at: None,
             approved: Vec::new(),
+            sensitive: lattice_core::site::SensitivePolicy::default(),
             status: SiteStatus::Active,
             created_at: now,
             updated_at: now,

@@ -621,6 +621,7 @@ fn site(ids: &Counter, provider: SiteProvider) -> Site {
         brake: None,
         let_go_at: None,
         approved: Vec::new(),
+        sensitive: lattice_core::site::SensitivePolicy::default(),
         status: SiteStatus::Active,
         created_at: START,
         updated_at: START,

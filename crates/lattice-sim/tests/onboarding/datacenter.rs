@@ -445,6 +445,7 @@ fn site_row(site: &SimulatedSite, ids: &Ids, ssh_port: u16) -> Site {
         brake: None,
         let_go_at: None,
         approved: Vec::new(),
+        sensitive: lattice_core::site::SensitivePolicy::default(),
         status: SiteStatus::Active,
         created_at: now,
         updated_at: now,

@@ -2,6 +2,7 @@
 
 use lattice_core::actor::Actor;
 use lattice_core::change::{Change, Commit, JobChange, Outcome};
+use lattice_core::command::{Request, wipe};
 use lattice_core::failure::FailureClass;
 use lattice_core::ids::{Generation, LeaseEpoch, OpId};
 use lattice_core::job::{Input, Job, JobLease, JobState, node_moves};
@@ -127,7 +128,15 @@ impl Work {
             ..self.job.clone()
         };
         let wish = Wish { job: &after, asks: &self.pending.asks, moves: &moves, live_allocations, actor: &actor };
-        let node = fold(&self.node, &wish, now)?;
+        let fails = wipe::fails(after.kind, &self.stored.state, &after.state);
+        let node = match fails {
+            true => Some(wipe::failed(&self.request(now), &self.node, &after, &after.state)?.change),
+            false => fold(&self.node, &wish, now)?,
+        };
+        let told = match fails {
+            true => wipe::told_of_failure(&self.node, &after, &after.state, now),
+            false => Vec::new(),
+        };
         let visible = !self.pending.events.is_empty() || essence(&self.stored.state) != essence(&after.state);
         let job = JobChange {
             after,
@@ -138,6 +147,7 @@ impl Work {
         };
         let mut changes = vec![Change::Job(Box::new(job))];
         changes.extend(node.map(|change| Change::Node(Box::new(change))));
+        changes.extend(told);
         changes.extend(self.pending.changes.iter().cloned());
         Ok(Commit {
             op: OpId::generate(&*self.tools.ids, now),
@@ -148,6 +158,10 @@ impl Work {
             at: now,
             correlation: self.job.correlation,
         })
+    }
+
+    fn request(&self, now: Timestamp) -> Request<'_> {
+        Request::of_system("jobs", &*self.tools.ids, now, self.job.correlation)
     }
 
     fn committed(&mut self, commit: Commit) -> Result<(), TurnError> {
@@ -173,6 +187,8 @@ impl Work {
                 | Change::ApiToken(_)
                 | Change::Webhook(_)
                 | Change::WebhookStep(_)
+                | Change::Wipe { .. }
+                | Change::WipeCertificate(_)
                 | Change::Refusal { .. }
                 | Change::Note { .. } => {}
             }

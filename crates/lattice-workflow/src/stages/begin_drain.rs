@@ -31,7 +31,8 @@ impl StageRunner for BeginDrain {
                     | JobInput::Remove
                     | JobInput::Reboot
                     | JobInput::Reimage { .. }
-                    | JobInput::InvestigateBmc => AvailabilityEvent::Drain,
+                    | JobInput::InvestigateBmc
+                    | JobInput::WipeSensitive { .. } => AvailabilityEvent::Drain,
                 };
                 Ok(Observation::Done(Delta::said("drain begun").ask(NodeAsk::Require(event))))
             }

@@ -78,7 +78,8 @@ impl<'a> Named<'a> {
             | JobInput::Remove
             | JobInput::Reboot
             | JobInput::Reimage { .. }
-            | JobInput::InvestigateBmc => {
+            | JobInput::InvestigateBmc
+            | JobInput::WipeSensitive { .. } => {
                 let why = format!("{} has no component at its provider", ctx.node.hostname);
                 Err(error(FailureClass::InputConfigError, "machine_unknown", why))
             }

@@ -155,7 +155,8 @@ pub(super) fn asked<'a>(ctx: &'a Context<'_>) -> Result<Asked<'a>, StageError> {
         | JobInput::Remove
         | JobInput::Reboot
         | JobInput::Reimage { .. }
-        | JobInput::InvestigateBmc => Err(error(
+        | JobInput::InvestigateBmc
+        | JobInput::WipeSensitive { .. } => Err(error(
             FailureClass::InputConfigError,
             "wrong_input",
             "this stage belongs to an onboarding through MAAS",

@@ -92,7 +92,8 @@ fn deadline(ctx: &Context<'_>) -> Option<Timestamp> {
         | JobInput::Remove
         | JobInput::Reboot
         | JobInput::Reimage { .. }
-        | JobInput::InvestigateBmc => None,
+        | JobInput::InvestigateBmc
+        | JobInput::WipeSensitive { .. } => None,
     }
 }
 
@@ -122,7 +123,7 @@ async fn placed(ctx: &Context<'_>) -> Result<Vec<Allocation>, StageError> {
 }
 
 /// Whether nothing runs on a draining node any more, as its agent says.
-pub(super) async fn emptied(ctx: &Context<'_>) -> Observation {
+pub(crate) async fn emptied(ctx: &Context<'_>) -> Observation {
     let asked = match ctx.job.input {
         JobInput::Drain { allocations, .. } => allocations,
         JobInput::OnboardMaas { .. }
@@ -133,7 +134,8 @@ pub(super) async fn emptied(ctx: &Context<'_>) -> Observation {
         | JobInput::Remove
         | JobInput::Reboot
         | JobInput::Reimage { .. }
-        | JobInput::InvestigateBmc => 0,
+        | JobInput::InvestigateBmc
+        | JobInput::WipeSensitive { .. } => 0,
     };
     match ctx.tools.live_work.live_allocations(ctx.node.id).await {
         Some(0) => {

@@ -186,6 +186,7 @@ impl World {
             brake: None,
             let_go_at: None,
             approved: Vec::new(),
+            sensitive: lattice_core::site::SensitivePolicy::default(),
             status: SiteStatus::Active,
             created_at: START,
             updated_at: START,

@@ -83,6 +83,17 @@ pub struct Reimage {
     image: Option<String>,
 }
 
+/// Options of `lattice admin node wipe`.
+#[derive(Debug, Args)]
+pub struct Wipe {
+    /// Which node, why, and whether to wait
+    #[command(flatten)]
+    wait: Wait,
+    /// Do it: also after a wipe that failed, and where none is needed
+    #[arg(long)]
+    force: bool,
+}
+
 /// Does a verb without options of its own.
 ///
 /// # Errors
@@ -130,6 +141,23 @@ pub async fn reimage(reimage: Reimage, session: &Session) -> Result<(), Failure>
     perform_and_wait(NodeVerb::Reimage, &reimage.wait, &body, session).await
 }
 
+/// Wipes a node; without `--force` it is only said what would happen. spec: S1 "Wipe Failure Handling"
+///
+/// # Errors
+/// As [`wait`].
+pub async fn wipe(wipe: Wipe, session: &Session) -> Result<(), Failure> {
+    let force = wipe.force.then_some(true);
+    let mut body = ActOnNode { force, ..body(&wipe.wait.act) };
+    if force.is_none() {
+        body.dry_run = Some(true);
+        let node = &wipe.wait.act.plain.node;
+        perform(NodeVerb::Wipe, node, &body, session).await?;
+        eprintln!("nothing was done; to do it: lattice admin node wipe {node} --force");
+        return Ok(());
+    }
+    perform_and_wait(NodeVerb::Wipe, &wipe.wait, &body, session).await
+}
+
 fn body(act: &Act) -> ActOnNode {
     ActOnNode { reason: act.plain.reason.clone(), dry_run: act.dry_run.then_some(true), ..ActOnNode::default() }
 }
@@ -156,7 +184,8 @@ async fn perform_and_wait(verb: NodeVerb, wait: &Wait, body: &ActOnNode, session
             | NodeVerb::Reactivate
             | NodeVerb::Remove
             | NodeVerb::Resume
-            | NodeVerb::Withdraw,
+            | NodeVerb::Withdraw
+            | NodeVerb::Wipe,
         ) => Ok(()),
     }
 }

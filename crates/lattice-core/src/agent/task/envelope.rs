@@ -121,7 +121,7 @@ impl SigningKey {
         self.seal_bytes(PAYLOAD_TYPE, &payload)
     }
 
-    /// Signs any payload; only tests make other ones than [`SigningKey::seal`].
+    /// Signs any payload as one of that type: it fits no other type.
     pub fn seal_bytes(&self, payload_type: &str, payload: &[u8]) -> Envelope {
         let signature = self.0.sign(&pae(payload_type, payload));
         Envelope {
@@ -172,7 +172,7 @@ impl KeySet {
     /// # Errors
     /// Why it is refused, and one line for people.
     pub fn open(&self, envelope: &Envelope, expected: Expected) -> Result<Statement, (TaskErrorCode, String)> {
-        let payload = self.authentic(envelope)?;
+        let payload = self.authentic(envelope, PAYLOAD_TYPE)?;
         let malformed =
             |error: serde_json::Error| (TaskErrorCode::Malformed, format!("its payload is not a task: {error}"));
         let named: Named = serde_json::from_slice(&payload).map_err(malformed)?;
@@ -185,17 +185,20 @@ impl KeySet {
         Ok(statement)
     }
 
-    /// The payload, once a trusted key signed it.
-    fn authentic(&self, envelope: &Envelope) -> Result<Vec<u8>, (TaskErrorCode, String)> {
+    /// The payload, once a trusted key signed it as one of that type.
+    ///
+    /// # Errors
+    /// It is of another type, too large, or no trusted key signed it.
+    pub fn authentic(&self, envelope: &Envelope, payload_type: &str) -> Result<Vec<u8>, (TaskErrorCode, String)> {
         let malformed = |why: &str| (TaskErrorCode::Malformed, why.to_owned());
-        if envelope.payload_type != PAYLOAD_TYPE {
+        if envelope.payload_type != payload_type {
             return Err(malformed("its payload is of another type"));
         }
         if envelope.payload.len() > MAX_PAYLOAD_BYTES * 4 / 3 + 4 || envelope.signatures.len() > MAX_SIGNATURES {
-            return Err(malformed("it is larger than a task can be"));
+            return Err(malformed("it is larger than one may be"));
         }
         let payload = STANDARD.decode(&envelope.payload).map_err(|_| malformed("its payload is not base64"))?;
-        let signed = pae(PAYLOAD_TYPE, &payload);
+        let signed = pae(payload_type, &payload);
         let mut known = false;
         for signature in &envelope.signatures {
             let Some((_, key)) = self.0.iter().find(|(id, _)| *id == signature.keyid) else { continue };
@@ -207,7 +210,7 @@ impl KeySet {
         }
         Err(match known {
             true => (TaskErrorCode::BadSignature, "its signature does not fit".to_owned()),
-            false => (TaskErrorCode::UnknownKey, "no key that this agent trusts signed it".to_owned()),
+            false => (TaskErrorCode::UnknownKey, "no key that is trusted signed it".to_owned()),
         })
     }
 }

@@ -111,7 +111,11 @@ impl WipeOutput {
 }
 
 impl WipeEvidence {
-    fn check(&self) -> Result<(), NoEvidence> {
+    /// Whether it says enough to prove anything.
+    ///
+    /// # Errors
+    /// [`NoEvidence::Weak`] says what is wrong with it.
+    pub fn check(&self) -> Result<(), NoEvidence> {
         let problem = if self.device.is_empty() {
             "names no device"
         } else if self.exit_code != 0 {

@@ -21,6 +21,7 @@ fn site() -> CreateSite {
         heartbeat: None,
         bmc: None,
         automation: None,
+        sensitive: None,
     }
 }
 

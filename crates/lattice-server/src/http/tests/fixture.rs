@@ -179,6 +179,7 @@ impl Api {
                 brake: None,
                 let_go_at: None,
                 approved: Vec::new(),
+                sensitive: lattice_core::site::SensitivePolicy::default(),
                 status: SiteStatus::Active,
                 created_at: now,
                 updated_at: now,

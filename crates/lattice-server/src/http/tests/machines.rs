@@ -148,6 +148,7 @@ fn maas(name: &str) -> CreateSite {
         heartbeat: None,
         bmc: None,
         automation: None,
+        sensitive: None,
     }
 }
 

@@ -283,6 +283,8 @@ impl Transaction for Preloaded {
             | Change::ProviderState(_)
             | Change::BmcReport(_)
             | Change::Bmc { .. }
+            | Change::Wipe { .. }
+            | Change::WipeCertificate(_)
             | Change::Refusal { .. }
             | Change::Note { .. } => {
                 if let Some((key, generation)) = guarded(change) {
