@@ -188,7 +188,7 @@ pub enum NodeVerb {
 }
 
 impl NodeVerb {
-    /// Its command line: `lattice node drain`; a wipe is S1's `lattice admin node wipe`.
+    /// Its command line: `lattice node drain`; a wipe is S1's `lattice admin node wipe NODE`.
     pub fn command(self, node: &str) -> String {
         match self {
             Self::Wipe => format!("lattice admin node wipe {node} --force"),

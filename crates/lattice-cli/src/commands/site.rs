@@ -16,8 +16,8 @@ use lattice_api::Gone;
 use lattice_api::client::{get, post};
 use lattice_api::page::Page;
 use lattice_api::site::{
-    AutomationPolicy, BmcPolicy, CreateSite, HeartbeatPolicy, KNOBS, PatchSite, ProbeAnswer, SensitivePolicy, SiteCalls,
-    SiteStatus, SiteView,
+    AutomationPolicy, BmcPolicy, CreateSite, HeartbeatPolicy, KNOBS, PatchSite, ProbeAnswer, SensitivePolicy,
+    SiteCalls, SiteStatus, SiteView,
 };
 use serde_json::{Map, Value, json};
 

@@ -66,6 +66,7 @@ impl World {
             provider: SiteProvider::Manual,
             heartbeat: HeartbeatPolicy::default(),
             bmc: lattice_core::bmc::BmcPolicy::default(),
+            sensitive: lattice_core::site::SensitivePolicy::default(),
             automation: lattice_core::site::AutomationPolicy::default(),
             brake: None,
             let_go_at: None,

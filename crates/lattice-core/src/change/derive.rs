@@ -128,23 +128,7 @@ pub fn derive(commit: &Commit, change: &Change) -> Derived {
         Change::Roce(one) => {
             row(commit, Resource::Site(one.site), "site.roce_assigned".to_owned(), Value::Null, roce_picture(one))
         }
-        Change::Removed(removed) => {
-            let (resource, action, before) = match &**removed {
-                Removed::Site(site) => (Resource::Site(site.id), "site.removed", site_picture(site)),
-                Removed::Sku(sku) => (Resource::Sku(sku.name.clone()), "sku.removed", sku_picture(sku)),
-                Removed::Profile(one) => (Resource::Site(one.site), "site.profile.removed", profile_picture(one)),
-                Removed::PowerOverride(one) => {
-                    (Resource::Site(one.site), "site.power_override.removed", override_picture(one))
-                }
-                Removed::Roce(one) => (Resource::Site(one.site), "site.roce_removed", roce_picture(one)),
-                Removed::Webhook(one) => (Resource::Webhook(one.id), "webhook.removed", webhook_picture(one)),
-            };
-            let mut derived = row(commit, resource, action.to_owned(), before.clone(), Value::Null);
-            for event in &mut derived.events {
-                event.payload = before.clone();
-            }
-            derived
-        }
+        Change::Removed(removed) => self::removed(commit, removed),
         Change::EnrollmentToken(token) => enrollment_token(commit, token),
         Change::ApiToken(token) => {
             let action = if token.revoked_at.is_some() { "api_token.revoked" } else { "api_token.issued" };
@@ -175,6 +159,22 @@ pub fn derive(commit: &Commit, change: &Change) -> Derived {
             row(commit, resource.clone(), name.clone(), Value::Null, json!({"detail": detail}))
         }
     }
+}
+
+fn removed(commit: &Commit, removed: &Removed) -> Derived {
+    let (resource, action, before) = match removed {
+        Removed::Site(site) => (Resource::Site(site.id), "site.removed", site_picture(site)),
+        Removed::Sku(sku) => (Resource::Sku(sku.name.clone()), "sku.removed", sku_picture(sku)),
+        Removed::Profile(one) => (Resource::Site(one.site), "site.profile.removed", profile_picture(one)),
+        Removed::PowerOverride(one) => (Resource::Site(one.site), "site.power_override.removed", override_picture(one)),
+        Removed::Roce(one) => (Resource::Site(one.site), "site.roce_removed", roce_picture(one)),
+        Removed::Webhook(one) => (Resource::Webhook(one.id), "webhook.removed", webhook_picture(one)),
+    };
+    let mut derived = row(commit, resource, action.to_owned(), before.clone(), Value::Null);
+    for event in &mut derived.events {
+        event.payload = before.clone();
+    }
+    derived
 }
 
 fn site_picture(site: &Site) -> Value {

@@ -260,19 +260,14 @@ impl Explain for Refused {
             Self::AllocationOver { allocation, .. } => {
                 vec![NextAction::run(format!("lattice explain allocation {allocation}"), "says where it stands")]
             }
-            Self::NothingToWipe { hostname } => vec![NextAction::run(
-                format!("lattice admin node wipe {hostname} --force"),
-                "wipes it nevertheless, once nothing runs on it",
-            )],
+            Self::NothingToWipe { hostname } => vec![wipe(hostname, "wipes it nevertheless, once nothing runs on it")],
             Self::WipeNeedsForce { hostname } => vec![
                 NextAction::run(format!("lattice explain node {hostname}"), "says which step failed, and why"),
-                NextAction::run(format!("lattice admin node wipe {hostname} --force"), "begins anew"),
+                wipe(hostname, "begins anew"),
                 NextAction::run(format!("lattice node disable {hostname} --yes"), "gives up on it"),
             ],
-            Self::CannotWipe { hostname, .. } => {
-                vec![NextAction::run(format!("lattice explain node {hostname}"), "says how it comes back")]
-            }
-            Self::NothingToResume { hostname, .. }
+            Self::CannotWipe { hostname, .. }
+            | Self::NothingToResume { hostname, .. }
             | Self::NotBootstrapping { hostname, .. }
             | Self::NoSuchHold { hostname, .. } => {
                 vec![NextAction::run(format!("lattice explain node {hostname}"), "says where it stands")]
@@ -304,4 +299,8 @@ impl Explain for Refused {
             },
         }
     }
+}
+
+fn wipe(hostname: &str, effect: &str) -> NextAction {
+    NextAction::run(format!("lattice admin node wipe {hostname} --force"), effect)
 }

@@ -91,12 +91,15 @@ pub fn node_moves(flow: &Flow, before: &JobState, after: &JobState, node: Status
             FlowName::SensitiveWipe => unwiped(after, node),
             FlowName::OnboardingMaas
             | FlowName::OnboardingLxd
+            | FlowName::OnboardingOpenchami
             | FlowName::OnboardingManual
             | FlowName::Drain
             | FlowName::Retire
             | FlowName::Remove
             | FlowName::RemoveLxd
             | FlowName::Reboot
+            | FlowName::RebootOpenchami
+            | FlowName::ReimageOpenchami
             | FlowName::BmcInvestigation => backward(node),
         },
         JobStatus::Cancelled => cancelled(flow, after, node),
@@ -129,6 +132,7 @@ fn forward(flow: &Flow, before: &JobState, after: &JobState, node: Status) -> Ve
             | FlowName::RemoveLxd
             | FlowName::Reboot
             | FlowName::RebootOpenchami
+            | FlowName::SensitiveWipe
             | FlowName::BmcInvestigation => at == Status::Quarantined && is_taken_up,
         };
         if is_edge(at, to) && (to != Status::Enrolling || may_enrol) {

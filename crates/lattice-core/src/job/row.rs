@@ -222,6 +222,12 @@ pub struct JobOutputs {
     pub off_at: Option<Timestamp>,
     /// What power control was told last and has not said the end of: its own name of it.
     pub power_order: Option<String>,
+    /// How far a wipe is, once it began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wipe: Option<WipeRun>,
+    /// The drain of a wipe: this job began it, so it takes it back.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub drained: bool,
 }
 
 /// How a machine boots from the network.

@@ -41,6 +41,7 @@ pub fn site() -> Site {
         provider: SiteProvider::Manual,
         heartbeat: HeartbeatPolicy::default(),
         bmc: lattice_core::bmc::BmcPolicy::default(),
+        sensitive: lattice_core::site::SensitivePolicy::default(),
         automation: AutomationPolicy::default(),
         brake: None,
         let_go_at: None,

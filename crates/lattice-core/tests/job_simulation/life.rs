@@ -7,7 +7,7 @@ use lattice_core::failure::FailureClass;
 use lattice_core::ids::{JobId, LeaseEpoch, OpId, uuid_v7};
 use lattice_core::job::{
     Attempts, CompensateTo, Decisions, Enter, Failing, Flow, FlowName, Input, JobState, JobStatus, Next, Op,
-    OperatorAction, ParkedFor, Proof, Refused, StageName, UndoKind, flows, next, node_moves, step,
+    OperatorAction, ParkedFor, Proof, Refused, StageName, UndoKind, flows, flows::Restart, next, node_moves, step,
 };
 use lattice_core::node::Status;
 use lattice_core::site::{LxdSite, MaasPolicy, OpenchamiPolicy};

@@ -56,8 +56,10 @@ async fn a_released_node_is_wiped_by_itself_and_each_device_has_a_certificate() 
     let rotated = world.post("wipe-signing-keys/rotate", json!({"reason": "yearly"})).await;
     let after: Vec<_> = serde_json::from_value(rotated["keys"].clone()).unwrap();
     assert_eq!((after.len(), check_keys(&file, &after)), (2, Ok(())), "what was signed stays what it is");
-    let timeline = world.get(&format!("nodes/{}/timeline", node.hostname)).await.to_string();
-    assert!(timeline.contains("wipe_confirmed") && timeline.contains("wipe_step_proven"), "{timeline}");
+    let audit = world.get(&format!("audit?resource_kind=node&resource_id={}&limit=100", node.id)).await.to_string();
+    for told in ["node.wipe_began", "node.wipe_step_proven", "node.wipe_certified", "node.wipe_confirmed"] {
+        assert!(audit.contains(told), "{told}: {audit}");
+    }
     world.stop().await;
 }
 

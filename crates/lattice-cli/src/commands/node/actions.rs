@@ -83,7 +83,7 @@ pub struct Reimage {
     image: Option<String>,
 }
 
-/// Options of `lattice admin node wipe`.
+/// Options of `lattice admin node wipe NODE`.
 #[derive(Debug, Args)]
 pub struct Wipe {
     /// Which node, why, and whether to wait

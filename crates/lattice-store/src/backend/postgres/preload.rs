@@ -240,9 +240,6 @@ impl Transaction for Preloaded {
                 }
                 self.version(RowKey::Task(task.id), task.generation);
             }
-            Change::Allocation(change) => {
-                self.version(RowKey::Allocation(change.after.id), change.after.generation);
-            }
             Change::Site(site) => {
                 // A changed name frees the old one only with the next batch: at worst a conflict that is repeated.
                 self.holds(UniqueKey::SiteName(site.name.clone()), site.id.uuid());
@@ -276,6 +273,7 @@ impl Transaction for Preloaded {
                 self.version(RowKey::Webhook(change.after.id), change.after.generation);
             }
             Change::Batch(_)
+            | Change::Allocation(_)
             | Change::WebhookStep(_)
             | Change::Sku(_)
             | Change::SiteCredential { .. }

@@ -1,5 +1,5 @@
 //! Confirms a wipe: every step is proven, and the node booted anew since. Each device gets its certificate in the commit
-//! that gives the node back. spec: S1 "Sensitive Release Sequence" 5, 6
+//! that gives the node back. spec: S1 "Sensitive Release Sequence"
 
 use async_trait::async_trait;
 use lattice_core::change::Change;

@@ -1,4 +1,4 @@
-//! Empties the node: other sensitive work on it ends first. spec: S1 "Sensitive Release Sequence" 3
+//! Empties the node: other sensitive work on it ends first. spec: S1 "Sensitive Release Sequence"
 
 use async_trait::async_trait;
 use lattice_core::job::StageError;

@@ -1,4 +1,4 @@
-//! Restarts the host through its agent, where nothing else reaches its power. spec: S1 "Sensitive Release Sequence" 4d
+//! Restarts the host through its agent, where nothing else reaches its power. spec: S1 "Sensitive Release Sequence"
 
 use async_trait::async_trait;
 use lattice_core::agent::task::{NodeReboot, TaskInput, TaskStatus};
