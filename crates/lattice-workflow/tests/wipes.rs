@@ -1,6 +1,7 @@
 //! The wipe of a node, with a crash after every commit and before every act, and with each thing that can go wrong.
 #![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
+#[allow(dead_code, reason = "each test program uses a part of it")]
 mod harness;
 
 use std::collections::BTreeSet;

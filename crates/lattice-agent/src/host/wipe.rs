@@ -211,7 +211,7 @@ impl Wiper {
     /// One that is in use is not what was meant.
     fn is_unused(&self, name: &str) -> Result<(), HandError> {
         match in_use(&self.machine, name) {
-            Some(how) => Err(HandError::failed(format!("{name} is in use: {how}"))),
+            Some(how) => Err(HandError::failed(format!("{name} is {how}"))),
             None => Ok(()),
         }
     }
@@ -272,12 +272,12 @@ pub fn in_use(machine: &Path, name: &str) -> Option<String> {
     let swaps = fs::read_to_string(machine.join("proc/swaps")).unwrap_or_default();
     let swapped = swaps.lines().filter_map(|line| line.split_ascii_whitespace().next());
     if let Some(used) = sources.chain(swapped).find(|device| of_it(device)) {
-        return Some(format!("{used} is mounted or swapped to"));
+        return Some(format!("in use: {used} is mounted or swapped to"));
     }
     let folder = machine.join("sys/block").join(name);
     let inside = fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_part = |path: &PathBuf| path.file_name().is_some_and(|part| part.to_string_lossy().starts_with(name));
-    inside.filter(is_part).chain([folder.clone()]).find_map(|part| holder(&part)).map(|by| format!("{by} holds it"))
+    inside.filter(is_part).chain([folder.clone()]).find_map(|part| holder(&part)).map(|by| format!("in use by {by}"))
 }
 
 fn holder(folder: &Path) -> Option<String> {

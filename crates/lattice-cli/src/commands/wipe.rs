@@ -71,7 +71,7 @@ pub struct Verify {
     /// The certificate
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Keys that are trusted, as `lattice wipe keys --out` wrote them; without it the key in the file itself is used, which
+    /// Keys that are trusted, as `lattice wipe keys --out FILE` wrote them; without it the key in the file itself is used, which
     /// shows that nothing was changed, and not who signed
     #[arg(long = "key", value_name = "FILE")]
     keys: Option<PathBuf>,
@@ -251,7 +251,7 @@ impl Shown for Verified {
 
     fn note(&self) -> Option<String> {
         (!self.trusted).then(|| {
-            "who holds that key is not proven: it came with the file. Give --key FILE, written by `lattice wipe keys --out`"
+            "who holds that key is not proven: it came with the file. Give --key FILE, written by `lattice wipe keys --out FILE`"
                 .to_owned()
         })
     }

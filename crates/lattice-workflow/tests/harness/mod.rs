@@ -1,7 +1,5 @@
 //! A small world for jobs: a store in memory, machines in memory, a clock and ids by hand, and agents on request.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
-
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
