@@ -269,6 +269,7 @@ async fn shorter_times_take_nobody_down_before_its_agent_could_learn_of_them() {
         provider: lattice_core::site::SiteProvider::Manual,
         heartbeat: HeartbeatPolicy::default(),
         bmc: lattice_core::bmc::BmcPolicy::default(),
+        sensitive: lattice_core::site::SensitivePolicy::default(),
         automation: lattice_core::site::AutomationPolicy::default(),
         brake: None,
         let_go_at: None,
