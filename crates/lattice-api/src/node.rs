@@ -197,6 +197,7 @@ impl NodeVerb {
             | Self::Disable
             | Self::Enable
             | Self::Reboot
+            | Self::Reimage
             | Self::Quarantine
             | Self::Recover
             | Self::Retire
