@@ -241,12 +241,6 @@ pub struct Netboot {
     pub profile: Option<String>,
     /// When it had asked for its boot script last, before it was switched on.
     pub asked_before: Option<Timestamp>,
-    /// How far a wipe is, once it began.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub wipe: Option<WipeRun>,
-    /// The drain of a wipe: this job began it, so it takes it back.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub drained: bool,
 }
 
 /// A disk, as the provider names it.
