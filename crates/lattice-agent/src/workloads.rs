@@ -321,7 +321,8 @@ impl Workloads {
     }
 
     fn claim(&self, allocation: AllocationId) -> Option<Claim<'_>> {
-        self.known().busy.insert(allocation).then_some(Claim { workloads: self, allocation })
+        // A claim that is made in vain would give the other one's back when it is dropped, and wait for the lock held here.
+        self.known().busy.insert(allocation).then(|| Claim { workloads: self, allocation })
     }
 
     async fn forget(&self, allocation: AllocationId) -> std::io::Result<()> {
