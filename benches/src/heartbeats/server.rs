@@ -9,7 +9,7 @@ use lattice_api::agent::HeartbeatConfig;
 use lattice_api::error::Problem;
 use lattice_core::agent::task::SigningKey;
 use lattice_core::heartbeat::Registry;
-use lattice_core::ids::NodeId;
+use lattice_core::ids::{NodeId, OwnershipEpoch};
 use lattice_core::secret::Secret;
 use lattice_core::time::{Clock, Timestamp};
 use lattice_server::agent_api::{
@@ -47,8 +47,8 @@ impl AgentEvents for Silent {
     async fn renew(&self, _: NodeId, _: Timestamp) -> Result<Granted, Problem> {
         Ok(Granted { epoch: EPOCH, certificate_life: Duration::from_secs(3600) })
     }
-    async fn register(&self, _: Registration) -> Result<(), Problem> {
-        Ok(())
+    async fn register(&self, _: Registration) -> Result<OwnershipEpoch, Problem> {
+        Ok(OwnershipEpoch::default())
     }
     async fn report(&self, _: Report) -> Result<(), Problem> {
         Ok(())

@@ -111,7 +111,7 @@ async fn enrol(agents: &Agents, bootstrap: Bootstrap) -> Result<(), Problem> {
     };
     let at = SystemClock.now();
     let session = SessionId::generate(&SystemIds, at);
-    agents.register(Registration { node, session, request, peer: FROM, at }).await
+    agents.register(Registration { node, session, request, peer: FROM, at }).await.map(drop)
 }
 
 /// What a host with eight GPUs reports.

@@ -321,6 +321,8 @@ impl Agent {
             self.workloads.disown(&registered.stop_first).await.map_err(|error| Trouble::Passing(error.to_string()))?;
             return Ok(());
         }
+        let fenced = self.workloads.fence(registered.ownership_epoch).await;
+        fenced.map_err(|error| Trouble::Passing(error.to_string()))?;
         info!(node_id = %self.config.bootstrap.node_id, "registered");
         self.session = Some(Session { id: registered.session, sequence: 0 });
         self.pace = registered.heartbeat;

@@ -20,6 +20,9 @@ pub struct AgentState {
     /// Whether the host takes no new allocations.
     #[serde(default)]
     pub draining: bool,
+    /// Ownership that the node had when its agent registered last: nothing is started under an earlier one.
+    #[serde(default)]
+    pub ownership_epoch: OwnershipEpoch,
     /// What runs.
     #[serde(default)]
     pub allocations: Vec<AllocationState>,
@@ -62,7 +65,14 @@ pub struct AllocationState {
 impl AgentState {
     /// A host on which nothing runs.
     pub fn empty(node_id: NodeId, boot_id: String, written_at: Timestamp) -> Self {
-        Self { node_id, boot_id, written_at, draining: false, allocations: Vec::new() }
+        Self {
+            node_id,
+            boot_id,
+            written_at,
+            draining: false,
+            ownership_epoch: OwnershipEpoch::default(),
+            allocations: Vec::new(),
+        }
     }
 
     /// What registration reports.

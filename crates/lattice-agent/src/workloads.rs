@@ -13,7 +13,7 @@ use lattice_core::agent::task::{
     AllocationCheckpoint, AllocationStart, AllocationStop, CheckpointResult, DrainMode, ExitStatus, Running,
     StopResult, TaskErrorCode, TaskOutput,
 };
-use lattice_core::ids::{AllocationId, NodeId};
+use lattice_core::ids::{AllocationId, NodeId, OwnershipEpoch};
 use lattice_core::time::Clock;
 use tracing::{info, warn};
 
@@ -74,8 +74,10 @@ impl Workloads {
             Loaded::Whole(state) if state.node_id == node_id && state.boot_id == boot_id => (state, true),
             // Processes of another boot are gone, and what another node's identity started is not ours to keep.
             Loaded::Whole(state) => {
-                let empty = AgentState { draining: state.draining && state.node_id == node_id, ..state };
-                (AgentState { node_id, boot_id, allocations: Vec::new(), ..empty }, true)
+                let is_ours = state.node_id == node_id;
+                let ownership_epoch = if is_ours { state.ownership_epoch } else { OwnershipEpoch::default() };
+                let draining = state.draining && is_ours;
+                (AgentState { node_id, boot_id, draining, ownership_epoch, allocations: Vec::new(), ..state }, true)
             }
             Loaded::Torn | Loaded::Missing => (AgentState::empty(node_id, boot_id, now), false),
         };
@@ -216,6 +218,7 @@ impl Workloads {
             }
             self.end(&one, DISOWNED_GRACE).await?;
         }
+        self.not_fenced(start.ownership_epoch)?;
         if self.known().state.draining {
             let detail = "the host drains: it takes no new allocations".to_owned();
             return Err(HandError { code: TaskErrorCode::Draining, detail });
@@ -248,6 +251,11 @@ impl Workloads {
             known.state.allocations.push(one.clone());
         }
         self.written().await?;
+        if let Err(stale) = self.not_fenced(one.ownership_epoch) {
+            // Its node was lost while it was started.
+            self.end(&one, DISOWNED_GRACE).await?;
+            return Err(stale);
+        }
         info!(allocation = %one.allocation, pid = one.pid, cgroup = one.cgroup, "started");
         Ok(started(&one, born.not_limited))
     }
@@ -305,6 +313,39 @@ impl Workloads {
             }
         }
         Ok(())
+    }
+
+    /// The node has that ownership now: nothing is started under an earlier one, and what runs under one is ended.
+    ///
+    /// # Errors
+    /// Something cannot be ended, or the state file cannot be written.
+    pub async fn fence(&self, epoch: OwnershipEpoch) -> Result<(), HandError> {
+        let earlier: Vec<AllocationState> = {
+            let mut known = self.known();
+            let is_news = epoch > known.state.ownership_epoch;
+            known.state.ownership_epoch = epoch.max(known.state.ownership_epoch);
+            let earlier: Vec<AllocationState> =
+                known.state.allocations.iter().filter(|one| one.ownership_epoch < epoch).cloned().collect();
+            if !is_news && earlier.is_empty() {
+                return Ok(());
+            }
+            earlier
+        };
+        self.written().await?;
+        for one in earlier {
+            info!(allocation = %one.allocation, "ended: the node lost the ownership under which it was started");
+            self.end(&one, DISOWNED_GRACE).await?;
+        }
+        Ok(())
+    }
+
+    fn not_fenced(&self, epoch: OwnershipEpoch) -> Result<(), HandError> {
+        let present = self.known().state.ownership_epoch;
+        if epoch >= present {
+            return Ok(());
+        }
+        let detail = format!("it was asked for under ownership {}, the node is at {}", epoch.0, present.0);
+        Err(HandError { code: TaskErrorCode::StaleOwnership, detail })
     }
 
     async fn end(&self, one: &AllocationState, grace: Duration) -> Result<(StopResult, Option<ExitStatus>), HandError> {

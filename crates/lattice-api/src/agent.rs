@@ -215,6 +215,10 @@ pub struct RegisterResponse {
     /// design: 2-state-model "Re-registration"
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stop_first: Vec<Running>,
+    /// The node's present ownership: what was asked for under an earlier one is not begun any more, and what runs under an
+    /// earlier one is ended.
+    #[serde(default)]
+    pub ownership_epoch: OwnershipEpoch,
 }
 
 /// Sign of life: about 200 bytes, one per interval. spec: S1 "Heartbeat Protocol"

@@ -207,12 +207,10 @@ impl Allocator {
         let filter = TaskFilter { allocation: Some(one.id), ..TaskFilter::default() };
         let tasks = self.store.tasks(&filter, &PageRequest::first(TASKS)).await?.items;
         let request = self.of(one, now);
-        for task in &tasks {
-            if let Some(commit) = allocation::settle(&request, one, &node, task, (self.nonces)()) {
-                return self.moves(Some(commit), done).await;
-            }
+        if let Some(commit) = allocation::settle(&request, one, &node, &tasks, (self.nonces)()) {
+            return self.moves(Some(commit), done).await;
         }
-        if one.status == AllocationStatus::Releasing && must_ask_again(&tasks, now) {
+        if must_ask_again(one, &tasks, now) {
             let again = allocation::stop_again(&request, one, &node, (self.nonces)()).ok();
             return self.moves(again, done).await;
         }
@@ -328,15 +326,25 @@ enum Count {
 }
 
 /// Whether the newest request to end it came to nothing, a while ago.
-fn must_ask_again(tasks: &[Task], now: Timestamp) -> bool {
-    let newest = tasks.iter().find(|task| matches!(task.input, TaskInput::AllocationStop(_)));
-    newest.is_none_or(|task| {
-        let failed = match task.status {
-            TaskStatus::Failed | TaskStatus::Expired | TaskStatus::Cancelled => true,
-            TaskStatus::Pending | TaskStatus::Delivered | TaskStatus::Running | TaskStatus::Succeeded => false,
-        };
-        failed && task.finished_at.is_none_or(|at| now.since(at) >= ASK_AGAIN)
-    })
+fn must_ask_again(one: &Allocation, tasks: &[Task], now: Timestamp) -> bool {
+    let is_stop = |task: &&Task| matches!(task.input, TaskInput::AllocationStop(_));
+    let newest = tasks.iter().filter(|task| allocation::is_of_placement(one, task)).find(is_stop);
+    let was_asked = match one.status {
+        AllocationStatus::Releasing => true,
+        AllocationStatus::Provisioning => newest.is_some(),
+        AllocationStatus::Requested
+        | AllocationStatus::Active
+        | AllocationStatus::Released
+        | AllocationStatus::Failed => false,
+    };
+    was_asked
+        && newest.is_none_or(|task| {
+            let failed = match task.status {
+                TaskStatus::Failed | TaskStatus::Expired | TaskStatus::Cancelled => true,
+                TaskStatus::Pending | TaskStatus::Delivered | TaskStatus::Running | TaskStatus::Succeeded => false,
+            };
+            failed && task.finished_at.is_none_or(|at| now.since(at) >= ASK_AGAIN)
+        })
 }
 
 fn node_after(commit: &Commit) -> Option<Node> {

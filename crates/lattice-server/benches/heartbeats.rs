@@ -62,9 +62,9 @@ impl AgentEvents for Agreeable {
     async fn renew(&self, _: NodeId, _: Timestamp) -> Result<Granted, Problem> {
         Ok(Granted { epoch: 1, certificate_life: DAY })
     }
-    async fn register(&self, _: Registration) -> Result<(), Problem> {
+    async fn register(&self, _: Registration) -> Result<lattice_core::ids::OwnershipEpoch, Problem> {
         self.registered.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok(lattice_core::ids::OwnershipEpoch::default())
     }
     async fn report(&self, _: Report) -> Result<(), Problem> {
         Ok(())

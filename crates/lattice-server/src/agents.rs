@@ -19,7 +19,7 @@ use lattice_core::command::Request;
 use lattice_core::command::agent::{self, Chained};
 use lattice_core::credential::{EnrollmentToken, TokenRefused};
 use lattice_core::explain::{Code, NextAction};
-use lattice_core::ids::{CorrelationId, IdSource, JobId, NodeId, OpId};
+use lattice_core::ids::{CorrelationId, IdSource, JobId, NodeId, OpId, OwnershipEpoch};
 use lattice_core::node::{Node, Status};
 use lattice_core::secret::{Secret, token_hash};
 use lattice_core::sku::Sku;
@@ -230,25 +230,26 @@ impl AgentEvents for Agents {
         Ok(Granted { epoch: node.identity_epoch, certificate_life: self.certificate_life })
     }
 
-    async fn register(&self, registration: Registration) -> Result<(), Problem> {
+    async fn register(&self, registration: Registration) -> Result<OwnershipEpoch, Problem> {
         let node = self.node(registration.node).await?;
         let sku = self.sku_of(&node).await?;
         let said = &registration.request;
         let address = address_of(registration.peer);
-        self.decide(node, registration.at, |request, node| {
-            let registration = agent::Registration {
-                facts: &said.facts,
-                fingerprint: &said.fingerprint,
-                boot_id: &said.boot_id,
-                agent_version: &said.agent_version,
-                minor_issue: said.health.minor_issue.as_deref(),
-                address: address.as_deref(),
-            };
-            let boot_timeout = self.fleet.policy(node.site).boot_timeout();
-            Ok(agent::registered(request, node, &sku, &registration, boot_timeout))
-        })
-        .await?;
-        Ok(())
+        let node = self
+            .decide(node, registration.at, |request, node| {
+                let registration = agent::Registration {
+                    facts: &said.facts,
+                    fingerprint: &said.fingerprint,
+                    boot_id: &said.boot_id,
+                    agent_version: &said.agent_version,
+                    minor_issue: said.health.minor_issue.as_deref(),
+                    address: address.as_deref(),
+                };
+                let boot_timeout = self.fleet.policy(node.site).boot_timeout();
+                Ok(agent::registered(request, node, &sku, &registration, boot_timeout))
+            })
+            .await?;
+        Ok(node.ownership.epoch)
     }
 
     async fn report(&self, report: Report) -> Result<(), Problem> {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::task::{self, NewTask};
 use super::{Refused, Request};
 use crate::agent::task::{
-    AllocationCheckpoint, AllocationStop, CheckpointResult, Progress, Task, TaskInput, TaskOutput, TaskOwner,
-    TaskStatus,
+    AllocationCheckpoint, AllocationStop, CheckpointResult, Progress, Task, TaskErrorCode, TaskInput, TaskOutput,
+    TaskOwner, TaskStatus,
 };
 use crate::allocation::{
     Allocation, AllocationCause, AllocationChange, AllocationEvent, AllocationStatus, RequeuePolicy, Wanted, Workload,
@@ -143,8 +143,13 @@ pub fn release(
 /// # Errors
 /// It is not being ended, or the task cannot be issued.
 pub fn stop_again(request: &Request, allocation: &Allocation, node: &Node, nonce: [u8; 16]) -> Result<Commit, Refused> {
-    if allocation.status != AllocationStatus::Releasing {
-        return Err(over(allocation, AllocationEvent::Stopped));
+    match allocation.status {
+        // Of one that is being started, when nobody knows whether it runs.
+        AllocationStatus::Releasing | AllocationStatus::Provisioning => {}
+        AllocationStatus::Requested
+        | AllocationStatus::Active
+        | AllocationStatus::Released
+        | AllocationStatus::Failed => return Err(over(allocation, AllocationEvent::Stopped)),
     }
     let after = allocation.successor(request.now);
     let stop = stop_task(request, &after, node, nonce)?;
@@ -216,16 +221,68 @@ fn goes_on(allocation: &Allocation) -> bool {
         }
 }
 
-/// What the end of a task means for the allocation that it is about. None: nothing.
-///
-/// `node` is the allocation's node. A task of an earlier placement means nothing.
-pub fn settle(request: &Request, allocation: &Allocation, node: &Node, task: &Task, nonce: [u8; 16]) -> Option<Commit> {
-    if !task.status.is_final() || allocation.placed_on() != Some(node.id) || task.node != node.id {
-        return None;
-    }
+/// Whether a task is of the allocation's present placement: one of an earlier placement, be it on the same node and under
+/// the same ownership, means nothing any more.
+pub fn is_of_placement(allocation: &Allocation, task: &Task) -> bool {
+    let present = format!("allocation/{}/p{}/", allocation.id, allocation.placements);
+    allocation.placed_on() == Some(task.node) && task.key.starts_with(&present)
+}
+
+/// Whether a task that starts or saves an allocation may still be handed over: it is of the present placement of one of
+/// those that are `placed` on its node. All others may always be.
+pub fn is_current(task: &Task, placed: &[Allocation]) -> bool {
     match &task.input {
-        TaskInput::AllocationStart(start) if Some(start.ownership_epoch) == allocation.epoch => {
-            settle_start(request, allocation, node, task)
+        TaskInput::AllocationStart(_) | TaskInput::AllocationCheckpoint(_) => {
+            placed.iter().any(|one| is_of_placement(one, task))
+        }
+        TaskInput::AllocationStop(_)
+        | TaskInput::NodeDrain(_)
+        | TaskInput::GpuScrub(_)
+        | TaskInput::NvmeErase(_)
+        | TaskInput::RamScrub(_)
+        | TaskInput::HeartbeatCheck(_)
+        | TaskInput::NodeReboot(_) => true,
+    }
+}
+
+/// What the ends of its tasks mean for an allocation; `tasks` are the newest about it, the newest first. None: nothing.
+///
+/// `node` is the allocation's node.
+pub fn settle(
+    request: &Request,
+    allocation: &Allocation,
+    node: &Node,
+    tasks: &[Task],
+    nonce: [u8; 16],
+) -> Option<Commit> {
+    let present = || tasks.iter().filter(|task| task.node == node.id && is_of_placement(allocation, task));
+    let is_stopped = present().any(|task| matches!(task.input, TaskInput::AllocationStop(_)));
+    let mut ended = present().filter(|task| task.status.is_final());
+    ended.find_map(|task| settle_one(request, allocation, node, (task, is_stopped), nonce))
+}
+
+fn settle_one(
+    request: &Request,
+    allocation: &Allocation,
+    node: &Node,
+    (task, is_stopped): (&Task, bool),
+    nonce: [u8; 16],
+) -> Option<Commit> {
+    match &task.input {
+        TaskInput::AllocationStart(_) if may_run(task) => {
+            if is_stopped || allocation.status != AllocationStatus::Provisioning {
+                return None;
+            }
+            let why = format!("the agent of {} to end it: nobody knows whether it was started", node.hostname);
+            let after = Allocation { why, ..allocation.successor(request.now) };
+            let stop = stop_task(request, &after, node, nonce).ok()?;
+            Some(request.commit(Vec::new(), vec![changed(allocation, after, AllocationCause::Waiting), stop]))
+        }
+        TaskInput::AllocationStart(_) => settle_start(request, allocation, node, task),
+        TaskInput::AllocationStop(_)
+            if task.status == TaskStatus::Succeeded && allocation.status == AllocationStatus::Provisioning =>
+        {
+            not_started(request, allocation, node, "its agent did not say so in time")
         }
         TaskInput::AllocationStop(_) if task.status == TaskStatus::Succeeded => {
             let after = moved(request, allocation, AllocationEvent::Stopped).ok()?;
@@ -249,8 +306,7 @@ pub fn settle(request: &Request, allocation: &Allocation, node: &Node, task: &Ta
             }
             Some(_) | None => None,
         },
-        TaskInput::AllocationStart(_)
-        | TaskInput::AllocationStop(_)
+        TaskInput::AllocationStop(_)
         | TaskInput::NodeDrain(_)
         | TaskInput::GpuScrub(_)
         | TaskInput::NvmeErase(_)
@@ -260,17 +316,39 @@ pub fn settle(request: &Request, allocation: &Allocation, node: &Node, task: &Ta
     }
 }
 
+/// Whether a start that did not succeed may have taken effect all the same: its agent has it and said nothing in time, or
+/// was cut off in the middle. Nothing may be placed elsewhere before that is known: it would run twice.
+fn may_run(task: &Task) -> bool {
+    let code = task.report.as_ref().and_then(|report| match &report.progress {
+        Progress::Failed { code, .. } => Some(*code),
+        Progress::Running | Progress::Succeeded { .. } => None,
+    });
+    match task.status {
+        TaskStatus::Expired => task.delivered_at.is_some(),
+        TaskStatus::Failed => code == Some(TaskErrorCode::TimedOut),
+        TaskStatus::Pending
+        | TaskStatus::Delivered
+        | TaskStatus::Running
+        | TaskStatus::Succeeded
+        | TaskStatus::Cancelled => false,
+    }
+}
+
 fn settle_start(request: &Request, allocation: &Allocation, node: &Node, task: &Task) -> Option<Commit> {
     if task.status == TaskStatus::Succeeded {
         let mut after = moved(request, allocation, AllocationEvent::Started).ok()?;
         after.why = format!("runs on {}", node.hostname);
         return Some(request.commit(Vec::new(), vec![changed(allocation, after, AllocationCause::Active)]));
     }
-    let mut after = moved(request, allocation, AllocationEvent::StartFailed).ok()?;
     let said = match task.report.as_ref().map(|report| &report.progress) {
         Some(Progress::Failed { code, detail, .. }) => format!("{code}: {detail}"),
         Some(Progress::Running | Progress::Succeeded { .. }) | None => format!("its task is {}", task.status),
     };
+    not_started(request, allocation, node, &said)
+}
+
+fn not_started(request: &Request, allocation: &Allocation, node: &Node, said: &str) -> Option<Commit> {
+    let mut after = moved(request, allocation, AllocationEvent::StartFailed).ok()?;
     after.why = format!("{} did not start it: {said}", node.hostname);
     if allocation.requeue == RequeuePolicy::Always {
         let why = format!("a node: {}", after.why);

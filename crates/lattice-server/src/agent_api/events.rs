@@ -9,7 +9,7 @@ use lattice_api::agent::{EndedAllocation, HealthSummary, RegisterRequest};
 use lattice_api::error::Problem;
 use lattice_core::agent::task::{Envelope, Running, TaskReport};
 use lattice_core::explain::{Code, NextAction};
-use lattice_core::ids::{NodeId, SessionId};
+use lattice_core::ids::{NodeId, OwnershipEpoch, SessionId};
 use lattice_core::node::HostFacts;
 use lattice_core::secret::Secret;
 use lattice_core::time::Timestamp;
@@ -44,11 +44,12 @@ pub trait AgentEvents: Send + Sync {
 
     /// An agent started or came back: its facts, what it runs, its boot.
     ///
-    /// The session opens when this returns.
+    /// The session opens when this returns: the node's present ownership, under which its agent may start what it is asked
+    /// for.
     ///
     /// # Errors
     /// The refusal that the agent gets; no session opens.
-    async fn register(&self, registration: Registration) -> Result<(), Problem>;
+    async fn register(&self, registration: Registration) -> Result<OwnershipEpoch, Problem>;
 
     /// Which of what runs on a host its node does not own any more: an agent ends that before it may register.
     /// design: 2-state-model "Re-registration"

@@ -14,7 +14,7 @@ use lattice_api::agent::{
 };
 use lattice_core::explain::Code;
 use lattice_core::heartbeat::{Beat, Handle, Heard, Refused, Registry, Vitals};
-use lattice_core::ids::{CorrelationId, IdSource, NodeId, SessionId};
+use lattice_core::ids::{CorrelationId, IdSource, NodeId, OwnershipEpoch, SessionId};
 use lattice_core::time::{Clock, Timestamp};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -285,15 +285,17 @@ impl AgentService {
         let stop_first = self.parts.events.disowned(node, &body.running).await?;
         if !stop_first.is_empty() {
             debug!(node_id = %node, %peer, count = stop_first.len(), "agent has to stop what its node does not own");
-            return Ok(json(StatusCode::OK, &RegisterResponse { session, heartbeat, stop_first }));
+            let ownership_epoch = OwnershipEpoch::default();
+            return Ok(json(StatusCode::OK, &RegisterResponse { session, heartbeat, stop_first, ownership_epoch }));
         }
-        self.parts.events.register(Registration { node, session, request: body, peer, at }).await?;
+        let registration = Registration { node, session, request: body, peer, at };
+        let ownership_epoch = self.parts.events.register(registration).await?;
         caller.handle.open_session(session, vitals, at).map_err(|refused| Refusal::Registry { node, refused })?;
         debug!(node_id = %node, %peer, "session opened");
-        Ok(json(StatusCode::OK, &RegisterResponse { session, heartbeat, stop_first }))
+        Ok(json(StatusCode::OK, &RegisterResponse { session, heartbeat, stop_first, ownership_epoch }))
     }
 
-    async fn heartbeat(
+    async fn heartbeat<B: Sent>(
         &self,
         caller: Caller<'_>,
         bell: &Bell,

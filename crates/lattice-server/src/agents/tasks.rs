@@ -27,6 +27,14 @@ impl Agents {
     pub(super) async fn hand_over(&self, node: NodeId, at: Timestamp) -> Result<Handed, Problem> {
         let row = self.node(node).await?;
         let open = self.store.open_tasks(node, OPEN).await.map_err(unavailable)?;
+        let placed = match open.iter().any(|task| task.input.allocation().is_some()) {
+            true => self.store.placed_on(node).await.map_err(unavailable)?,
+            false => Vec::new(),
+        };
+        // What was asked for a placement that is over is not begun any more: it may be placed elsewhere by now.
+        let (open, outdated): (Vec<Task>, Vec<Task>) =
+            open.into_iter().partition(|task| allocation::is_current(task, &placed));
+        self.withdraw(node, &outdated, at).await?;
         let mut handed = Handed::default();
         let mut chosen: Vec<Task> = Vec::new();
         let mut commits: Vec<Commit> = Vec::new();
@@ -57,6 +65,18 @@ impl Agents {
             }
         }
         Ok(handed)
+    }
+
+    /// Withdraws tasks that nobody has yet. One that was handed over before is not handed over again, and expires.
+    async fn withdraw(&self, node: NodeId, outdated: &[Task], at: Timestamp) -> Result<(), Problem> {
+        let withdrawn = outdated.iter().filter_map(|one| {
+            let request =
+                Request { reason: "its allocation is not placed here any more".to_owned(), ..self.request(node, at) };
+            let change = task::cancelled(&request, one).ok()??;
+            Some(request.commit(Vec::new(), vec![Change::Task(Box::new(change))]))
+        });
+        // Somebody else may have been faster: it is over then, too.
+        self.store.commit(withdrawn.collect()).await.map(drop).map_err(unavailable)
     }
 
     /// Takes a report; whether it changed something.

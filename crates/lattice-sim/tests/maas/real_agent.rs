@@ -48,9 +48,9 @@ impl AgentEvents for OpenDoor {
     async fn renew(&self, _node: NodeId, _at: Timestamp) -> Result<Granted, Problem> {
         Ok(Granted { epoch: 1, certificate_life: LIFE })
     }
-    async fn register(&self, registration: Registration) -> Result<(), Problem> {
+    async fn register(&self, registration: Registration) -> Result<lattice_core::ids::OwnershipEpoch, Problem> {
         self.0.send(registration).expect("the test listens");
-        Ok(())
+        Ok(lattice_core::ids::OwnershipEpoch::default())
     }
     async fn report(&self, _report: Report) -> Result<(), Problem> {
         Ok(())

@@ -98,9 +98,9 @@ impl AgentEvents for Ledger {
     async fn renew(&self, _node: NodeId, _at: Timestamp) -> Result<Granted, Problem> {
         Ok(Granted { epoch: 1, certificate_life: LIFE })
     }
-    async fn register(&self, registration: Registration) -> Result<(), Problem> {
+    async fn register(&self, registration: Registration) -> Result<lattice_core::ids::OwnershipEpoch, Problem> {
         self.registrations.lock().unwrap().push(registration);
-        Ok(())
+        Ok(lattice_core::ids::OwnershipEpoch::default())
     }
     async fn report(&self, report: Report) -> Result<(), Problem> {
         if self.refuse_reports.load(Ordering::SeqCst) {
