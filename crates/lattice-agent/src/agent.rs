@@ -24,7 +24,7 @@ use crate::config::AgentConfig;
 use crate::error::AgentError;
 use crate::host::{Host, fingerprint};
 use crate::identity::{Identity, certificate_request, enrolment_key, new_key};
-use crate::link::{CallError, Link, Target};
+use crate::link::{CallError, Link, Network, Reach, Target, TlsNetwork};
 use crate::storage::Item;
 use crate::tasks::{self, Tasks};
 use crate::workloads::Workloads;
@@ -38,6 +38,22 @@ const FINAL_FOR_TOKENS: [Code; 4] = [Code::TokenUsed, Code::TokenExpired, Code::
 /// Refusals of an identity that no waiting changes.
 const FINAL_FOR_IDENTITIES: [Code; 3] = [Code::CertificateRevoked, Code::CertificateForeign, Code::CertificateExpired];
 
+/// Chances, drawn evenly from 0..1: they keep a fleet from doing the same at once.
+pub type Chance = dyn Fn() -> f64 + Send + Sync;
+
+/// What an agent stands on.
+#[derive(Clone)]
+pub struct Ground {
+    /// The machine.
+    pub host: Arc<dyn Host>,
+    /// The present time.
+    pub clock: Arc<dyn Clock>,
+    /// The way to servers.
+    pub network: Arc<dyn Network>,
+    /// Chances.
+    pub chance: Arc<Chance>,
+}
+
 /// Runs an agent until `shutdown`; writes its state file then. What runs on the host goes on running.
 ///
 /// # Errors
@@ -49,12 +65,24 @@ pub async fn run(
     clock: Arc<dyn Clock>,
     shutdown: CancellationToken,
 ) -> Result<(), AgentError> {
+    let network = Arc::new(TlsNetwork { clock: Arc::clone(&clock) });
+    run_on(config, Ground { host, clock, network, chance: Arc::new(rand::random) }, shutdown).await
+}
+
+/// The same, over another network and with chances of the caller.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_on(config: AgentConfig, ground: Ground, shutdown: CancellationToken) -> Result<(), AgentError> {
+    // What comes first is looked at first, here and elsewhere: a simulation goes the same way each time.
     let mut agent = tokio::select! {
-        agent = Agent::start(config, host, clock) => agent?,
+        biased;
+        agent = Agent::start(config, ground) => agent?,
         () = shutdown.cancelled() => return Ok(()),
     };
     let (workloads, tasks) = (Arc::clone(&agent.workloads), Arc::clone(&agent.tasks));
     let ended = tokio::select! {
+        biased;
         ended = agent.live() => ended.map(|never| match never {}),
         // Boxed: most of an agent's life nothing is to be done.
         ended = Box::pin(tasks.run()) => ended.map(|never| match never {}).map_err(AgentError::from),
@@ -67,8 +95,7 @@ pub async fn run(
 
 struct Agent {
     config: AgentConfig,
-    host: Arc<dyn Host>,
-    clock: Arc<dyn Clock>,
+    ground: Ground,
     workloads: Arc<Workloads>,
     tasks: Arc<Tasks>,
     facts: HostFacts,
@@ -123,7 +150,8 @@ impl From<std::io::Error> for Trouble {
 }
 
 impl Agent {
-    async fn start(config: AgentConfig, host: Arc<dyn Host>, clock: Arc<dyn Clock>) -> Result<Self, AgentError> {
+    async fn start(config: AgentConfig, ground: Ground) -> Result<Self, AgentError> {
+        let (host, clock) = (Arc::clone(&ground.host), Arc::clone(&ground.clock));
         let (node_id, now) = (config.bootstrap.node_id, clock.now());
         let boot_id = host.boot_id().await?;
         let (hands, storage) = (host.hands(), config.storage.clone());
@@ -134,8 +162,7 @@ impl Agent {
             node: node_id,
             version: config.version.clone(),
             pace: config.pace,
-            clock: Arc::clone(&clock),
-            host: Arc::clone(&host),
+            ground: ground.clone(),
             hands,
             workloads: Arc::clone(&workloads),
             storage,
@@ -155,8 +182,7 @@ impl Agent {
             beat_at: Instant::now(),
             fingerprint_is_news: false,
             config,
-            host,
-            clock,
+            ground,
             workloads,
             tasks: Arc::new(tasks),
             facts,
@@ -177,7 +203,7 @@ impl Agent {
                 Err(Trouble::Passing(reason)) => (reason, self.config.pace.backoff_cap),
                 Err(Trouble::Refused(reason)) => (reason, self.config.pace.refused_cap),
             };
-            let wait = self.backoff.failed(cap, rand::random());
+            let wait = self.backoff.failed(cap, (self.ground.chance)());
             info!(%node_id, reason, wait_ms = wait.as_millis(), "trying again");
             tokio::time::sleep(wait).await;
         }
@@ -186,13 +212,13 @@ impl Agent {
     /// Enrols if there is no identity, connects, and beats until something goes wrong.
     async fn one_connection(&mut self) -> Result<Infallible, Trouble> {
         let identity = match self.identity.clone() {
-            Some(identity) if identity.is_valid(self.clock.now()) => identity,
+            Some(identity) if identity.is_valid(self.ground.clock.now()) => identity,
             Some(_) | None => self.enroll().await?,
         };
         let mut identity = identity;
         let (mut link, mut replace_at) = self.open(&identity).await?;
         loop {
-            if self.clock.now() >= self.renew_at && self.renew(&mut link, &identity).await? {
+            if self.ground.clock.now() >= self.renew_at && self.renew(&mut link, &identity).await? {
                 identity = self.identity.clone().unwrap_or(identity);
                 replace_at = Instant::now();
             }
@@ -217,7 +243,8 @@ impl Agent {
             agent_version: self.config.version.clone(),
             facts: self.facts.clone(),
         };
-        let target = Target::new(&bootstrap.server, &bootstrap.ca_pem, None, Arc::clone(&self.clock))?;
+        let reach = Reach { server: &bootstrap.server, ca_pem: &bootstrap.ca_pem, identity: None };
+        let target = Target::new(&*self.ground.network, &reach)?;
         let timeout = self.config.pace.call_timeout;
         let mut link = Link::open(&target, timeout).await.map_err(passing)?;
         let enrolled: EnrollResponse =
@@ -243,7 +270,7 @@ impl Agent {
 
     fn take(&mut self, identity: Identity) {
         self.tasks.trust(&identity.issued.task_signing_keys, identity.issued.identity_epoch);
-        self.renew_at = identity.renew_at(rand::random());
+        self.renew_at = identity.renew_at((self.ground.chance)());
         self.identity = Some(identity);
     }
 
@@ -257,7 +284,7 @@ impl Agent {
             (Ok(link), holder) => {
                 self.holder = holder;
                 let life = self.config.pace.link_life;
-                Ok((link, Instant::now() + life - (life / 5).mul_f64(rand::random())))
+                Ok((link, Instant::now() + life - (life / 5).mul_f64((self.ground.chance)())))
             }
             // The holder may be gone; the server that was given first knows the next one.
             (Err(_), Some(holder)) => Err(Trouble::Passing(format!("the site's holder {holder} does not answer"))),
@@ -271,7 +298,8 @@ impl Agent {
         if let Some(way) = self.way.as_ref().filter(|w| w.server == *server && w.certificate_pem == *certificate_pem) {
             return Ok(way.target.clone());
         }
-        let target = Target::new(server, &identity.issued.ca_bundle_pem, Some(identity), Arc::clone(&self.clock))?;
+        let reach = Reach { server, ca_pem: &identity.issued.ca_bundle_pem, identity: Some(identity.shown()) };
+        let target = Target::new(&*self.ground.network, &reach)?;
         let (server, certificate_pem) = (server.clone(), certificate_pem.clone());
         self.way = Some(Way { server, certificate_pem, target: target.clone() });
         self.tasks.reach(target.clone());
@@ -296,7 +324,7 @@ impl Agent {
                 Ok(true)
             }
             Err(error) => {
-                self.renew_at = identity.renew_again_at(self.clock.now());
+                self.renew_at = identity.renew_again_at(self.ground.clock.now());
                 warn!(node_id = %identity.node_id, %error, again_at = %self.renew_at, "certificate not renewed");
                 Ok(false)
             }
@@ -310,7 +338,7 @@ impl Agent {
             agent_version: self.config.version.clone(),
             facts: self.facts.clone(),
             fingerprint: self.fingerprint.clone(),
-            health: self.host.health().await,
+            health: self.ground.host.health().await,
             running: self.workloads.running(),
         };
         let path = register_path(self.config.bootstrap.node_id);
@@ -343,7 +371,7 @@ impl Agent {
         let request = HeartbeatRequest {
             session: session.id,
             sequence: session.sequence,
-            health: self.host.health().await,
+            health: self.ground.host.health().await,
             allocations: self.workloads.count(),
             fingerprint: self.fingerprint_is_news.then(|| self.fingerprint.clone()),
             agent_version: self.config.version.clone(),
@@ -395,7 +423,7 @@ impl Agent {
         if Instant::now() < self.inspect_at {
             return;
         }
-        self.facts = self.host.facts().await;
+        self.facts = self.ground.host.facts().await;
         self.fingerprint = fingerprint(&self.facts, &self.config.version);
         self.fingerprint_is_news = true;
         self.inspect_at = Instant::now() + self.config.pace.inspect_every;

@@ -73,6 +73,11 @@ impl Identity {
         storage.write(Item::Identity, serde_json::to_vec(&kept).map_err(std::io::Error::other)?).await
     }
 
+    /// What is shown to a server.
+    pub fn shown(&self) -> (&str, &Secret<String>) {
+        (&self.issued.certificate_pem, &self.key_pem)
+    }
+
     /// Whether it can still be shown.
     pub fn is_valid(&self, now: Timestamp) -> bool {
         now <= self.issued.not_after

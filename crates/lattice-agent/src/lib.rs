@@ -17,13 +17,14 @@ mod storage;
 mod tasks;
 mod workloads;
 
-pub use agent::run;
+pub use agent::{Chance, Ground, run, run_on};
 pub use claim::{BootPlace, claim, in_place, keep};
 pub use config::{AgentConfig, Pace, VERSION, read_bootstrap};
 pub use error::AgentError;
 pub use hands::{Born, Found, HandError, Hands, NoHands};
 pub use host::{Host, LinuxHost, Workplace, enter, fingerprint, scrub_memory};
 pub use install::{Install, Installed, Keeper, install, read_given};
+pub use link::{CallError, Line, Network, Peer, Reach};
 pub use state::{AgentState, AllocationState, Loaded};
 pub use storage::{Item, Storage};
 pub use workloads::Workloads;

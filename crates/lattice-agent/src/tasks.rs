@@ -10,15 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use lattice_core::agent::task::{Envelope, Expected, KeySet, Progress, Statement, TaskErrorCode, TaskKey, TaskReport};
 use lattice_core::ids::{NodeId, TaskId};
-use lattice_core::time::Clock;
 use serde::Deserialize;
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
 use self::journal::{Handed, Journal, Stage};
+use crate::agent::Ground;
 use crate::config::Pace;
 use crate::hands::Hands;
-use crate::host::Host;
 use crate::link::Target;
 use crate::storage::Storage;
 use crate::workloads::Workloads;
@@ -31,8 +30,7 @@ pub struct Tasks {
     node: NodeId,
     version: String,
     pace: Pace,
-    clock: Arc<dyn Clock>,
-    host: Arc<dyn Host>,
+    ground: Ground,
     hands: Arc<dyn Hands>,
     workloads: Arc<Workloads>,
     journal: Journal,
@@ -60,10 +58,8 @@ pub struct Parts {
     pub version: String,
     /// How fast things go.
     pub pace: Pace,
-    /// The present time.
-    pub clock: Arc<dyn Clock>,
-    /// The machine, read.
-    pub host: Arc<dyn Host>,
+    /// The machine, read; the present time; chances.
+    pub ground: Ground,
     /// The machine, changed.
     pub hands: Arc<dyn Hands>,
     /// What runs on it.
@@ -97,8 +93,7 @@ impl Tasks {
             node: parts.node,
             version: parts.version,
             pace: parts.pace,
-            clock: parts.clock,
-            host: parts.host,
+            ground: parts.ground,
             hands: parts.hands,
             workloads: parts.workloads,
             trusted: RwLock::default(),
@@ -126,7 +121,7 @@ impl Tasks {
     /// The journal cannot be written: what was handed over is handed over again.
     pub async fn take(&self, envelopes: &[Envelope]) -> std::io::Result<()> {
         for envelope in envelopes {
-            let now = self.clock.now();
+            let now = self.ground.clock.now();
             let opened = {
                 let trusted = self.trusted.read().unwrap_or_else(PoisonError::into_inner);
                 trusted.keys.open(envelope, Expected { node: self.node, node_epoch: trusted.epoch, now })
@@ -154,7 +149,7 @@ impl Tasks {
             self.refuse(task, TaskErrorCode::MissingCapability, lacking);
             return Ok(());
         }
-        match self.journal.accept(statement, self.clock.now()).await? {
+        match self.journal.accept(statement, self.ground.clock.now()).await? {
             Handed::Accepted => {
                 info!(node_id = %self.node, task_id = %task, %kind, "task accepted");
                 self.to_do.notify_one();
@@ -173,6 +168,7 @@ impl Tasks {
     /// Settles what the agent before left, then works and reports for ever.
     pub async fn run(&self) -> std::io::Result<Infallible> {
         tokio::select! {
+            biased;
             ended = self.work() => ended,
             never = self.report() => match never {},
         }
@@ -195,13 +191,13 @@ impl Tasks {
 
     async fn do_one(&self, statement: Statement) -> std::io::Result<()> {
         let task = statement.task;
-        if self.clock.now() >= statement.expires_at {
+        if self.ground.clock.now() >= statement.expires_at {
             let detail = format!("it expired at {} behind other tasks of this host", statement.expires_at);
             return self.done(&statement, Progress::failed(TaskErrorCode::Expired, detail)).await;
         }
         let begun = Stage::Begun { statement: Box::new(statement.clone()), boot_id: self.workloads.boot_id() };
         self.journal.put(task, begun).await?;
-        self.say(TaskReport { task, at: self.clock.now(), progress: Progress::Running });
+        self.say(TaskReport { task, at: self.ground.clock.now(), progress: Progress::Running });
         let progress = self.perform(&statement).await;
         self.done(&statement, progress).await
     }
@@ -215,7 +211,7 @@ impl Tasks {
         }
         // That it began need not be said any more.
         self.passing().retain(|report| report.task != task);
-        let report = Box::new(TaskReport { task, at: self.clock.now(), progress });
+        let report = Box::new(TaskReport { task, at: self.ground.clock.now(), progress });
         self.journal.put(task, Stage::Done { report, kind }).await?;
         self.to_report.notify_one();
         Ok(())
@@ -223,7 +219,7 @@ impl Tasks {
 
     fn refuse(&self, task: TaskId, code: TaskErrorCode, detail: String) {
         warn!(node_id = %self.node, task_id = %task, %code, detail, "task refused");
-        self.say(TaskReport { task, at: self.clock.now(), progress: Progress::failed(code, detail) });
+        self.say(TaskReport { task, at: self.ground.clock.now(), progress: Progress::failed(code, detail) });
     }
 
     /// Says something that is not kept: the server asks again if it is lost.

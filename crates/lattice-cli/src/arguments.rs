@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
     admin, allocation, audit, backup, completion, dev, docs, events, explain, fleet, hold, job, node, onboard, server,
-    site, sku, token, version, webhook, wipe,
+    sim, site, sku, token, version, webhook, wipe,
 };
 use crate::output::Format;
 
@@ -98,6 +98,9 @@ pub enum Command {
     Fleet,
     /// Start everything in one process: server, page, and a simulated site whose machines onboard
     Dev(dev::Arguments),
+    /// The whole system in its seeded simulation: every life can be lived again
+    #[command(subcommand)]
+    Sim(sim::Command),
     /// Run the control plane
     Server(server::Arguments),
     /// Download a backup of everything but the secrets, and read it back
@@ -124,6 +127,7 @@ pub async fn run(arguments: Arguments) -> Result<(), crate::failure::Failure> {
         Command::Completion(arguments) => completion::run(&arguments),
         Command::Docs(command) => docs::run(&command),
         Command::Version => version::run(&global).await,
+        Command::Sim(command) => sim::run(&command, &global),
         Command::Dev(arguments) => dev::run(arguments, &global).await,
         Command::Server(arguments) => match arguments.keys() {
             Some(keys) => server::keys(keys, &Session::open(&global)?).await,

@@ -20,5 +20,6 @@ pub use events::{
     AgentEvents, BootClaim, Enrolment, Granted, Handed, IdentityRefusal, Registration, Report, nothing_waits,
 };
 pub use listener::{AgentListener, Limits, StartError};
-pub use service::{AgentPolicy, AgentService, Parts};
+pub use request::Sent;
+pub use service::{AgentPolicy, AgentService, Connection, Parts};
 pub use tls::{TlsError, server_tls};

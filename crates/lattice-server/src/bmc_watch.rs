@@ -9,19 +9,17 @@ use tracing::warn;
 
 use crate::http::Parts;
 
-/// How often looks that ended are kept and those that are due are begun.
-const TICK: Duration = Duration::from_secs(1);
-
 /// Ticks until stopped; checks that it creates are woken.
-pub fn run(parts: &Parts, fleet: Arc<Fleet>) -> impl Future<Output = ()> + Send + 'static {
+pub fn run(parts: &Parts, fleet: Arc<Fleet>, pause: Duration) -> impl Future<Output = ()> + Send + 'static {
     let mut watch = BmcWatch::new(parts.store.clone(), fleet, parts.bmcs.clone(), parts.ids.clone());
     let (clock, metrics) = (Arc::clone(&parts.clock), Arc::clone(&parts.metrics));
     let (wake, stop) = (Arc::clone(&parts.wake), parts.stop.clone());
     async move {
-        let mut timer = tokio::time::interval(TICK);
+        let mut timer = tokio::time::interval(pause);
         timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 _ = timer.tick() => {}
             }

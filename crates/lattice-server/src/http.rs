@@ -116,6 +116,18 @@ pub struct AppState {
 /// What every handler gets.
 pub type App = Arc<AppState>;
 
+impl AppState {
+    /// A nonce for a task.
+    pub fn nonce(&self) -> [u8; 16] {
+        nonce_of((self.parts.random)())
+    }
+}
+
+/// A task's nonce is half of what nobody can guess.
+pub(crate) fn nonce_of(random: [u8; 32]) -> [u8; 16] {
+    std::array::from_fn(|index| random[index])
+}
+
 impl std::ops::Deref for AppState {
     type Target = Parts;
     fn deref(&self) -> &Parts {

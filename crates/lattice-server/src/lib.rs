@@ -16,6 +16,7 @@ mod live_work;
 pub mod metrics;
 pub mod openapi;
 pub mod pki;
+pub mod plane;
 mod prober;
 pub mod secrets;
 pub mod sse;

@@ -84,6 +84,7 @@ async fn looks(mut watch: SecretWatch, clock: Arc<dyn Clock>, stop: Cancellation
             }
         };
         tokio::select! {
+                biased;
             () = stop.cancelled() => return,
             () = tokio::time::sleep(pause) => {}
         }

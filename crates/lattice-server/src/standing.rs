@@ -26,6 +26,7 @@ pub fn remedy(parts: &Parts) -> impl Future<Output = ()> + Send + 'static {
         timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 _ = timer.tick() => {}
             }
@@ -70,12 +71,14 @@ pub fn conformance(parts: &Parts) -> impl Future<Output = ()> + Send + 'static {
                 Err(error) => {
                     warn!(%error, "conformance waits for the store");
                     tokio::select! {
+                biased;
                         () = stop.cancelled() => return,
                         () = tokio::time::sleep(AGAIN) => continue,
                     }
                 }
             };
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 woken = follower.after(last) => {
                     if woken.is_err() {

@@ -24,10 +24,7 @@ pub const ROTATED: &str = "task_signing.rotated";
 /// Event of a wipe that failed: it is counted.
 const WIPE_FAILED: &str = "node.wipe_failed";
 
-/// How often overdue tasks are looked for: it bounds how late one expires.
-const SCAN: Duration = Duration::from_secs(1);
-
-/// Rings for forgotten tasks, and looks at the signing keys, at each so many scans.
+/// Rings for forgotten tasks, and looks at the signing keys, at each so many looks.
 const RARELY: u32 = 5;
 const KEYS_RARELY: u32 = 120;
 
@@ -72,12 +69,13 @@ impl TaskLoop {
     pub async fn start(
         self,
         clock: &Arc<dyn Clock>,
+        pause: Duration,
         tasks: &TaskTracker,
         stop: &CancellationToken,
     ) -> Result<Arc<Self>, StoreError> {
         self.load().await?;
         let running = Arc::new(self);
-        tasks.spawn(Arc::clone(&running).run(Arc::clone(clock), stop.clone()));
+        tasks.spawn(Arc::clone(&running).run(Arc::clone(clock), pause, stop.clone()));
         Ok(running)
     }
 
@@ -114,12 +112,13 @@ impl TaskLoop {
         }
     }
 
-    async fn run(self: Arc<Self>, clock: Arc<dyn Clock>, stop: CancellationToken) {
-        let mut timer = tokio::time::interval(SCAN);
+    async fn run(self: Arc<Self>, clock: Arc<dyn Clock>, pause: Duration, stop: CancellationToken) {
+        let mut timer = tokio::time::interval(pause);
         timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut scans = 0_u32;
         loop {
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 _ = timer.tick() => {}
             }

@@ -10,3 +10,4 @@ pub mod openchami;
 pub mod recovery;
 pub mod scenario;
 pub mod stop;
+pub mod system;

@@ -45,6 +45,6 @@ pub use lease::Lease;
 pub use node::{NodeCount, NodeFilter, NodeSort, NodeSummary};
 pub use page::{Cursor, PAGE_MAX, Page, PageRequest};
 pub use stage::{BatchRecord, StageRecord, StageTimes};
-pub use store::{BackendConfig, Store, StoreConfig};
+pub use store::{BackendConfig, Store, StoreConfig, Witness};
 pub use task::{TaskCount, TaskFilter};
 pub use wipe::WipeFilter;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use lattice_core::change::{Commit, Outcome};
 use lattice_core::ids::EventSeq;
 use tokio::sync::watch;
@@ -71,6 +72,26 @@ impl StoreConfig {
 pub struct Store {
     backend: Arc<Backend>,
     reads: Reads,
+    witness: Option<Arc<dyn Witness>>,
+}
+
+/// Stands beside every commit of a handle: the simulation interleaves, ends and checks servers there. A server has none.
+#[async_trait]
+pub trait Witness: Send + Sync {
+    /// Commits are about to be made.
+    ///
+    /// # Errors
+    /// They are not made, and the caller gets this.
+    async fn before(&self, commits: &[Commit]) -> Result<(), StoreError>;
+
+    /// They were made, with these outcomes; nobody else's came in between.
+    fn made(&self, commits: &[Commit], outcomes: &[Outcome]);
+
+    /// The answer is on its way to the caller.
+    ///
+    /// # Errors
+    /// The caller gets this in place of the outcomes.
+    async fn after(&self) -> Result<(), StoreError>;
 }
 
 /// Where a handle reads.
@@ -97,6 +118,10 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
+    fn over(backend: Backend) -> Self {
+        Self { backend: Arc::new(backend), reads: Reads::Apart, witness: None }
+    }
+
     /// Opens the store: locks a SQLite file's directory, migrates the schema forward.
     ///
     /// # Errors
@@ -112,7 +137,7 @@ impl Store {
             }
             BackendConfig::Postgres { url } => Backend::Postgres(postgres::Database::open(&url).await?),
         };
-        Ok(Self { backend: Arc::new(backend), reads: Reads::Apart })
+        Ok(Self::over(backend))
     }
 
     /// Opens a SQLite file whose commits are answered before they are durable: a power cut loses them. It exists so
@@ -123,7 +148,7 @@ impl Store {
     #[doc(hidden)]
     pub fn open_without_sync(path: &std::path::Path) -> Result<Self, StoreError> {
         let database = sqlite::Database::open(path, true, Synchronous::Off)?;
-        Ok(Self { backend: Arc::new(Backend::Sqlite(Box::new(database))), reads: Reads::Apart })
+        Ok(Self::over(Backend::Sqlite(Box::new(database))))
     }
 
     /// The same store, for those who read a few rows by their keys in order to commit next: jobs and agents.
@@ -133,7 +158,13 @@ impl Store {
     /// follows would. With PostgreSQL it makes no difference.
     #[must_use]
     pub fn reading_beside_commits(&self) -> Self {
-        Self { backend: Arc::clone(&self.backend), reads: Reads::BesideCommits }
+        Self { reads: Reads::BesideCommits, ..self.clone() }
+    }
+
+    /// The same store with a witness of its commits: for the simulation alone.
+    #[must_use]
+    pub fn witnessed_by(&self, witness: Arc<dyn Witness>) -> Self {
+        Self { witness: Some(witness), ..self.clone() }
     }
 
     /// Applies commits in their order; each stands or falls alone, and has one outcome.
@@ -144,6 +175,20 @@ impl Store {
     /// [`StoreError::InvalidCommit`]: one of them can never be applied, and none was. [`StoreError::Unknown`]: they
     /// may be durable or not; the same call again is safe. All others: none is durable.
     pub async fn commit(&self, commits: Vec<Commit>) -> Result<Vec<Outcome>, StoreError> {
+        match &self.witness {
+            None => self.make(commits).await,
+            Some(_) if commits.is_empty() => Ok(Vec::new()),
+            Some(witness) => {
+                witness.before(&commits).await?;
+                let outcomes = self.make(commits.clone()).await?;
+                witness.made(&commits, &outcomes);
+                witness.after().await?;
+                Ok(outcomes)
+            }
+        }
+    }
+
+    async fn make(&self, commits: Vec<Commit>) -> Result<Vec<Outcome>, StoreError> {
         let prepared = commits.into_iter().map(Prepared::new).collect::<Result<Vec<_>, _>>()?;
         if prepared.is_empty() {
             return Ok(Vec::new());

@@ -34,7 +34,7 @@ impl Tasks {
             TaskInput::NvmeErase(_) => Ok(TaskOutput::NvmeErase(self.wipe(&statement.input).await?)),
             TaskInput::RamScrub(_) => Ok(TaskOutput::RamScrub(self.wipe(&statement.input).await?)),
             TaskInput::HeartbeatCheck(_) => {
-                let health = self.host.health().await;
+                let health = self.ground.host.health().await;
                 Ok(TaskOutput::HeartbeatCheck {
                     boot_id: self.workloads.boot_id(),
                     agent_version: self.version.clone(),
@@ -49,7 +49,7 @@ impl Tasks {
 
     /// A wipe whose evidence would be refused is not done: better said here, where the cause is known.
     async fn wipe(&self, input: &TaskInput) -> Result<WipeOutput, HandError> {
-        let wiped = self.hands.wipe(input, &*self.clock).await?;
+        let wiped = self.hands.wipe(input, &*self.ground.clock).await?;
         match wiped.proves(input) {
             Ok(()) => Ok(wiped),
             Err(missing) => Err(HandError { code: TaskErrorCode::NoEvidence, detail: missing.to_string() }),

@@ -53,7 +53,7 @@ impl Tasks {
                 }
                 Answer::Again(reason) => {
                     link = None;
-                    let wait = backoff.failed(self.pace.backoff_cap, rand::random());
+                    let wait = backoff.failed(self.pace.backoff_cap, (self.ground.chance)());
                     info!(task_id = %job.report.task, reason, wait_ms = wait.as_millis(), "report is sent again");
                     tokio::time::sleep(wait).await;
                 }

@@ -82,13 +82,13 @@ fn wait(query: &str) -> Result<Duration, Refusal> {
     }
 }
 
+/// A body that was sent: hyper's, or bytes in memory.
+pub trait Sent: hyper::body::Body<Data = Bytes, Error: std::error::Error + Send + Sync + 'static> + Send {}
+
+impl<B> Sent for B where B: hyper::body::Body<Data = Bytes, Error: std::error::Error + Send + Sync + 'static> + Send {}
+
 /// Reads a JSON body of at most [`MAX_BODY_BYTES`].
-pub(super) async fn read_json<T, B>(request: Request<B>) -> Result<T, Refusal>
-where
-    T: DeserializeOwned,
-    B: hyper::body::Body<Data = Bytes>,
-    B::Error: std::error::Error + Send + Sync + 'static,
-{
+pub(super) async fn read_json<T: DeserializeOwned, B: Sent>(request: Request<B>) -> Result<T, Refusal> {
     if !request.headers().get(CONTENT_TYPE).is_some_and(is_json) {
         return Err(Refusal::MediaType);
     }

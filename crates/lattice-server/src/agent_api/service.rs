@@ -7,7 +7,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use lattice_api::agent::{
     ClaimRequest, ClaimResponse, EnrollRequest, EnrollResponse, HealthSummary, HeartbeatConfig, HeartbeatRequest,
     HeartbeatResponse, IssuedIdentity, RegisterRequest, RegisterResponse, RenewRequest, RenewResponse,
@@ -22,7 +21,7 @@ use tracing::{debug, warn};
 use super::desk::{Bell, TaskDesk};
 use super::events::{AgentEvents, BootClaim, Enrolment, Granted, IdentityRefusal, Registration, Report};
 use super::refusal::Refusal;
-use super::request::{Route, bytes, check_text, json, problem, read_json};
+use super::request::{Route, Sent, bytes, check_text, json, problem, read_json};
 use crate::pki::{Authority, CertificateSpan, IdentityError, NodeIdentity, NodeRequest};
 use crate::task_keys::TaskKeys;
 
@@ -64,7 +63,7 @@ pub struct AgentService {
 }
 
 /// What is known of one connection.
-pub(super) struct Connection {
+pub struct Connection {
     peer: SocketAddr,
     identity: Result<Option<NodeIdentity>, IdentityError>,
     handle: OnceLock<Handle>,
@@ -80,8 +79,8 @@ struct Caller<'a> {
 }
 
 impl Connection {
-    /// From the peer's address and the certificate that the handshake checked, if it showed one.
-    pub(super) fn new(peer: SocketAddr, certificate: Option<&[u8]>) -> Self {
+    /// From the peer's address and the certificate that the handshake checked, in DER, if it showed one.
+    pub fn new(peer: SocketAddr, certificate: Option<&[u8]>) -> Self {
         Self {
             peer,
             identity: certificate.map(NodeIdentity::read).transpose(),
@@ -123,7 +122,7 @@ impl AgentService {
     }
 
     /// Answers one request.
-    pub(super) async fn answer(&self, connection: &Connection, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    pub async fn answer<B: Sent>(&self, connection: &Connection, request: Request<B>) -> Response<Full<Bytes>> {
         let at = self.now();
         match self.dispatch(connection, request, at).await {
             Ok(response) => response,
@@ -131,10 +130,10 @@ impl AgentService {
         }
     }
 
-    async fn dispatch(
+    async fn dispatch<B: Sent>(
         &self,
         connection: &Connection,
-        request: Request<Incoming>,
+        request: Request<B>,
         at: Timestamp,
     ) -> Result<Response<Full<Bytes>>, Refusal> {
         // Only heartbeats stay for long: the other futures are boxed so that a parked connection does not carry them.
@@ -215,10 +214,10 @@ impl AgentService {
         Ok(handle)
     }
 
-    async fn enroll(
+    async fn enroll<B: Sent>(
         &self,
         peer: SocketAddr,
-        request: Request<Incoming>,
+        request: Request<B>,
         at: Timestamp,
     ) -> Result<Response<Full<Bytes>>, Refusal> {
         let body: EnrollRequest = read_json(request).await?;
@@ -249,10 +248,10 @@ impl AgentService {
         Ok(json(StatusCode::OK, &EnrollResponse { node_id: node, identity, heartbeat }))
     }
 
-    async fn claim(
+    async fn claim<B: Sent>(
         &self,
         (node, peer): (NodeId, SocketAddr),
-        request: Request<Incoming>,
+        request: Request<B>,
         at: Timestamp,
     ) -> Result<Response<Full<Bytes>>, Refusal> {
         let body: ClaimRequest = read_json(request).await?;
@@ -263,7 +262,7 @@ impl AgentService {
         Ok(json(StatusCode::OK, &ClaimResponse { token }))
     }
 
-    async fn renew(&self, caller: Caller<'_>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Refusal> {
+    async fn renew<B: Sent>(&self, caller: Caller<'_>, request: Request<B>) -> Result<Response<Full<Bytes>>, Refusal> {
         let body: RenewRequest = read_json(request).await?;
         let csr = NodeRequest::parse(&body.csr_pem)?;
         let granted = self.parts.events.renew(caller.node, caller.at).await?;
@@ -272,7 +271,11 @@ impl AgentService {
         Ok(json(StatusCode::OK, &RenewResponse { identity }))
     }
 
-    async fn register(&self, caller: Caller<'_>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Refusal> {
+    async fn register<B: Sent>(
+        &self,
+        caller: Caller<'_>,
+        request: Request<B>,
+    ) -> Result<Response<Full<Bytes>>, Refusal> {
         let body: RegisterRequest = read_json(request).await?;
         check_text("boot_id", &body.boot_id)?;
         check_text("agent_version", &body.agent_version)?;
@@ -300,7 +303,7 @@ impl AgentService {
         caller: Caller<'_>,
         bell: &Bell,
         wait: Duration,
-        request: Request<Incoming>,
+        request: Request<B>,
     ) -> Result<Response<Full<Bytes>>, Refusal> {
         let mut body: HeartbeatRequest = read_json(request).await?;
         check_text("agent_version", &body.agent_version)?;
@@ -359,6 +362,7 @@ impl AgentService {
             return;
         }
         tokio::select! {
+            biased;
             () = tokio::time::sleep(wait) => {}
             () = bell.rung() => {}
             () = self.draining.cancelled() => {}

@@ -5,7 +5,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use lattice_api::agent::{ReportTaken, WaitingTasks};
 use lattice_core::agent::task::{Envelope, TaskKey, TaskReport};
 use lattice_core::ids::{NodeId, TaskId};
@@ -14,7 +13,7 @@ use tracing::{debug, warn};
 
 use super::desk::Bell;
 use super::refusal::Refusal;
-use super::request::{json, no_content, read_json};
+use super::request::{Sent, json, no_content, read_json};
 use super::service::AgentService;
 
 impl AgentService {
@@ -65,10 +64,10 @@ impl AgentService {
     }
 
     /// `POST …/tasks/{task}/report`
-    pub(super) async fn reported(
+    pub(super) async fn reported<B: Sent>(
         &self,
         (node, task): (NodeId, TaskId),
-        request: Request<Incoming>,
+        request: Request<B>,
         at: Timestamp,
     ) -> Result<Response<Full<Bytes>>, Refusal> {
         let report: TaskReport = read_json(request).await?;

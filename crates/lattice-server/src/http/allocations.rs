@@ -155,7 +155,7 @@ pub async fn act(
                 Some(node) => app.store.node(node).await?,
                 None => None,
             };
-            commands::release(&request, &one, node.as_ref(), rand::random())?
+            commands::release(&request, &one, node.as_ref(), app.nonce())?
         }
     };
     let changed = match commit {

@@ -38,7 +38,7 @@ pub async fn act(
     write.check_version(node.generation)?;
     let file = NodeFile::open(&app, node, write.at).await?;
     let request = write.request(&*app.ids, &write.body.reason);
-    let planned = match plan(verb, &file.known(), &request, &write.body)? {
+    let planned = match plan(verb, &file.known(), &request, &write.body, &|| app.nonce())? {
         Plan::Commit(planned) => *planned,
         Plan::Live(job) => return unchanged(&app, &file.node, Some(job)).await,
         Plan::ActOnJob(job, action) => return act_on_job(&app, &write, &file.node, (job, action)).await,
@@ -111,9 +111,15 @@ impl Plan {
     }
 }
 
-fn plan(verb: NodeVerb, known: &Known, request: &Request, body: &ActOnNode) -> Result<Plan, Refused> {
+fn plan(
+    verb: NodeVerb,
+    known: &Known,
+    request: &Request,
+    body: &ActOnNode,
+    nonces: &dyn Fn() -> [u8; 16],
+) -> Result<Plan, Refused> {
     let planned = match verb {
-        NodeVerb::Drain => commands::drain(known, request, how(body), &rand::random),
+        NodeVerb::Drain => commands::drain(known, request, how(body), nonces),
         NodeVerb::Undrain => commands::undrain(known, request),
         NodeVerb::Disable => commands::disable(known, request),
         NodeVerb::Enable => commands::enable(known, request),

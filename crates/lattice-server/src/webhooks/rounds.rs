@@ -49,6 +49,7 @@ pub async fn deliver(courier: Courier, stop: CancellationToken) {
             woken
         };
         tokio::select! {
+                biased;
             () = stop.cancelled() => return rounds.end().await,
             Some(ended) = rounds.under_way.join_next() => rounds.ended(ended),
             woken = happened => if woken.is_err() { return },

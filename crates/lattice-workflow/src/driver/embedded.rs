@@ -153,9 +153,20 @@ impl Driver {
             tokio::time::sleep(self.limits.after_failure).await;
         }
         loop {
+            self.fire();
             self.start_turns();
             let pause = self.pause();
             tokio::select! {
+                // What frees a place goes first; timers are looked at in each round, so nobody starves.
+                biased;
+                Some(joined) = self.turns.join_next_with_id(), if !self.turns.is_empty() => match joined {
+                    Ok((_, (_, Err(TurnError::Crashed(_))))) => return,
+                    Ok((task, (job, outcome))) => {
+                        self.job_of_turn.remove(&task);
+                        self.ended(job, outcome);
+                    }
+                    Err(panicked) => self.panicked(&panicked),
+                },
                 poke = pokes.recv() => match poke {
                     Some(Poke::Job(job)) => self.poked(job).await,
                     Some(Poke::Node(node)) => self.node_poked(node).await,
@@ -167,16 +178,8 @@ impl Driver {
                     }
                     None => return,
                 },
-                Some(joined) = self.turns.join_next_with_id(), if !self.turns.is_empty() => match joined {
-                    Ok((_, (_, Err(TurnError::Crashed(_))))) => return,
-                    Ok((task, (job, outcome))) => {
-                        self.job_of_turn.remove(&task);
-                        self.ended(job, outcome);
-                    }
-                    Err(panicked) => self.panicked(&panicked),
-                },
                 site = self.followers.lost() => self.follow(site, self.limits.after_failure),
-                () = tokio::time::sleep(pause) => self.fire(),
+                () = tokio::time::sleep(pause) => {}
             }
         }
     }

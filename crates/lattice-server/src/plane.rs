@@ -1,0 +1,414 @@
+//! A control plane in one process, without its sockets: the loops that observe, decide and commit, the driver that acts,
+//! what answers agents, the API. The server puts listeners before it; the simulation puts a network in memory there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lattice_controllers::{Allocator, Detector, Fleet, expire_bootstraps};
+use lattice_core::change::{Change, Outcome};
+use lattice_core::heartbeat::Registry;
+use lattice_core::ids::{EventSeq, Generation, IdSource, JobId, SiteId};
+use lattice_core::node::class::HeartbeatPolicy;
+use lattice_core::site::{SensitivePolicy, Site, SiteProvider, SiteStatus};
+use lattice_core::time::Clock;
+use lattice_providers::machine::bmc::BmcReaders;
+use lattice_providers::secret::SecretStore;
+use lattice_providers::webhook::WebhookSender;
+use lattice_store::{EventFilter, Store, StoreError};
+use lattice_workflow::bootstrap::{BootstrapConfig, manual_command};
+use lattice_workflow::driver::embedded::{DriverLimits, EmbeddedDriver, Waker};
+use lattice_workflow::providers::Providers;
+use lattice_workflow::runner::Runner;
+use lattice_workflow::tools::{Entropy, Tools};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::warn;
+
+use crate::agent_api::{AgentPolicy, AgentService, Parts};
+use crate::agent_source::AgentSource;
+use crate::agents::{Agents, WakeJob};
+use crate::bmc_watch;
+use crate::http;
+use crate::live_work::RegistryWork;
+use crate::metrics::Metrics;
+use crate::pki::Authority;
+use crate::prober::Prober;
+use crate::secrets;
+use crate::standing;
+use crate::task_keys::TaskKeys;
+use crate::task_loop::TaskLoop;
+use crate::webhooks::{self, Courier};
+use crate::wipe_watch;
+use crate::wiring::request;
+
+/// Events taken from the feed at once.
+const FEED_PAGE: usize = 1_000;
+
+/// What a control plane stands on: everything outside it that it reads, changes, or draws from.
+pub struct Ground {
+    /// The rows.
+    pub store: Store,
+    /// Secrets.
+    pub secrets: Arc<dyn SecretStore>,
+    /// Systems that stages act on.
+    pub providers: Arc<dyn Providers>,
+    /// BMCs, read; in the same queues as the jobs.
+    pub bmcs: Arc<dyn BmcReaders>,
+    /// The way to receivers of events.
+    pub webhooks: Arc<dyn WebhookSender>,
+    /// Signs certificates of nodes.
+    pub authority: Arc<Authority>,
+    /// Sign tasks.
+    pub task_keys: Arc<TaskKeys>,
+    /// The present time.
+    pub clock: Arc<dyn Clock>,
+    /// New ids.
+    pub ids: Arc<dyn IdSource>,
+    /// What nobody can guess.
+    pub entropy: Arc<dyn Entropy>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+}
+
+/// How it behaves.
+pub struct Settings {
+    /// This server's name in leases; the same after a restart.
+    pub name: String,
+    /// Life of a node's certificate.
+    pub certificate_life: Duration,
+    /// How agents are told to behave.
+    pub agent_policy: AgentPolicy,
+    /// Bounds of the API.
+    pub http_limits: http::HttpLimits,
+    /// How often it looks.
+    pub pauses: Pauses,
+}
+
+/// Pauses between two looks of each loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pauses {
+    /// Of the detector.
+    pub detector: Duration,
+    /// Of the allocator.
+    pub allocator: Duration,
+    /// At bootstraps that nobody used.
+    pub bootstraps: Duration,
+    /// At BMCs: looks that ended are kept, those that are due begun.
+    pub bmcs: Duration,
+    /// At tasks that are overdue: it bounds how late one expires.
+    pub tasks: Duration,
+}
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Self {
+            detector: Duration::from_millis(250),
+            allocator: Duration::from_secs(1),
+            bootstraps: Duration::from_secs(10),
+            bmcs: Duration::from_secs(1),
+            tasks: Duration::from_secs(1),
+        }
+    }
+}
+
+/// A control plane that runs.
+pub struct Plane {
+    /// Answers agents.
+    pub agents: Arc<AgentService>,
+    /// The API and the page.
+    pub router: axum::Router,
+    /// Ends its loops.
+    pub stop: CancellationToken,
+    /// Drives its jobs; dropped, it ends without waiting.
+    pub driver: EmbeddedDriver,
+    /// Everything else that runs in it.
+    pub tasks: TaskTracker,
+}
+
+/// Wakes jobs for those who do not wait.
+struct Wake(Waker);
+
+impl WakeJob for Wake {
+    fn wake(&self, job: JobId) {
+        let waker = self.0.clone();
+        tokio::spawn(async move { waker.job(job).await });
+    }
+}
+
+impl Plane {
+    /// Starts everything: agents reach it at `agent_url`, new hosts get the agent from `agent`.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub async fn start(
+        ground: Ground,
+        agent_url: String,
+        agent: AgentSource,
+        settings: Settings,
+    ) -> Result<Self, StoreError> {
+        let (store, clock, ids) = (ground.store.clone(), Arc::clone(&ground.clock), Arc::clone(&ground.ids));
+        let registry = Arc::new(Registry::new());
+        let fleet = Arc::new(Fleet::new(store.clone(), Arc::clone(&registry)));
+        ensure_local_site(&store, &*clock, &*ids).await?;
+        fleet.load(clock.now()).await?;
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+
+        let bootstrap = bootstrap_config(agent_url, &agent, &ground.authority, &ground.task_keys);
+        let tools = ground.tools(&registry, bootstrap.clone(), settings.name.clone());
+        let driver = EmbeddedDriver::start(Runner::new(Arc::new(tools)), DriverLimits::default());
+        let wake = Arc::new(Wake(driver.waker()));
+        let task_loop = TaskLoop::new(&store, &ground.secrets, &ground.task_keys, &ground.metrics, &ids);
+        let (beside, life) = (store.reading_beside_commits(), settings.certificate_life);
+        let keys = Arc::clone(&ground.task_keys);
+        let agents = Agents::new(beside, fleet.clone(), ids.clone(), wake.clone(), keys, life);
+        let service = AgentService::new(Parts {
+            registry: Arc::clone(&registry),
+            events: Arc::new(agents.giving_tokens(Arc::clone(&ground.secrets))),
+            authority: Arc::clone(&ground.authority),
+            task_keys: Arc::clone(&ground.task_keys),
+            desk: task_loop.desk(),
+            clock: Arc::clone(&clock),
+            ids: Arc::clone(&ids),
+            policy: settings.agent_policy,
+        })
+        .giving(agent.binary);
+
+        let pauses = settings.pauses;
+        let task_loop = task_loop.start(&clock, pauses.tasks, &tasks, &stop).await?;
+        let watched = Arc::clone(&fleet);
+        let loops = Loops { store: store.clone(), fleet, clock: clock.clone(), ids: ids.clone(), tasks: task_loop };
+        loops.spawn(&tasks, &stop, &ground, pauses);
+        let parts = http::Parts {
+            webhooks: ground.webhooks,
+            secret_standing: Arc::default(),
+            store,
+            prober: Arc::new(Prober::new(Arc::clone(&ground.secrets), clock.clone(), ids.clone(), ground.providers)),
+            clock,
+            ids,
+            random: Arc::new(move || ground.entropy.bytes32()),
+            wake: Arc::new(move |job| wake.wake(job)),
+            bmcs: ground.bmcs,
+            secrets: ground.secrets,
+            registry,
+            task_keys: ground.task_keys,
+            agent_ca_pem: bootstrap.ca_pem.clone(),
+            metrics: ground.metrics,
+            bootstrap_command: Arc::new(move |node, token| manual_command(&bootstrap, node, token)),
+            limits: settings.http_limits,
+            stop: stop.clone(),
+        };
+        tasks.spawn(secrets::watch(&parts, settings.name.clone()));
+        tasks.spawn(webhooks::deliver(Courier::of(&parts, settings.name), stop.clone()));
+        tasks.spawn(bmc_watch::run(&parts, watched, pauses.bmcs));
+        tasks.spawn(standing::conformance(&parts));
+        tasks.spawn(standing::remedy(&parts));
+        tasks.spawn(wipe_watch::run(&parts));
+        Ok(Self { agents: Arc::new(service), router: http::router(parts), stop, driver, tasks })
+    }
+}
+
+impl Ground {
+    /// What stages work with.
+    fn tools(&self, registry: &Arc<Registry>, bootstrap: BootstrapConfig, holder: String) -> Tools {
+        Tools {
+            store: self.store.reading_beside_commits(),
+            clock: Arc::clone(&self.clock),
+            ids: Arc::clone(&self.ids),
+            entropy: Arc::clone(&self.entropy),
+            secrets: Arc::clone(&self.secrets),
+            providers: Arc::clone(&self.providers),
+            live_work: Arc::new(RegistryWork::new(Arc::clone(registry), self.store.clone())),
+            bootstrap,
+            holder,
+            limits: lattice_workflow::tools::Limits::default(),
+            crash: lattice_workflow::crash::CrashPlan::never(),
+            sites: lattice_workflow::tools::SiteCache::default(),
+        }
+    }
+
+    /// Nonces for tasks.
+    fn nonces(&self) -> Arc<lattice_controllers::Nonces> {
+        let entropy = Arc::clone(&self.entropy);
+        Arc::new(move || http::nonce_of(entropy.bytes32()))
+    }
+}
+
+/// How hosts find this server and what they trust.
+fn bootstrap_config(server: String, agent: &AgentSource, authority: &Authority, keys: &TaskKeys) -> BootstrapConfig {
+    BootstrapConfig {
+        server,
+        ca_pem: authority.bundle_pem().to_owned(),
+        agent_url: agent.url.clone(),
+        agent_sha256: agent.sha256.clone(),
+        task_keys_pem: keys.public().remove(0).public_key,
+    }
+}
+
+/// Manual nodes belong to the built-in site `local`. design: 8-interfaces
+async fn ensure_local_site(store: &Store, clock: &dyn Clock, ids: &dyn IdSource) -> Result<(), StoreError> {
+    if store.site_by_name("local").await?.is_some() {
+        return Ok(());
+    }
+    let now = clock.now();
+    let site = Site {
+        id: SiteId::generate(ids, now),
+        name: "local".to_owned(),
+        region_code: "local".to_owned(),
+        provider: SiteProvider::Manual,
+        heartbeat: HeartbeatPolicy::default(),
+        bmc: lattice_core::bmc::BmcPolicy::default(),
+        automation: lattice_core::site::AutomationPolicy::default(),
+        brake: None,
+        let_go_at: None,
+        approved: Vec::new(),
+        sensitive: SensitivePolicy::default(),
+        status: SiteStatus::Active,
+        created_at: now,
+        updated_at: now,
+        generation: Generation::FIRST,
+    };
+    let commit = request("server", clock, ids).commit(Vec::new(), vec![Change::Site(Box::new(site))]);
+    match store.commit_one(commit).await? {
+        // Another server of the same database was first.
+        Outcome::Applied { .. } | Outcome::Duplicate { .. } | Outcome::Conflict { .. } => Ok(()),
+        Outcome::Fenced | Outcome::Missing { .. } => unreachable!("the commit has neither lease nor predecessor"),
+    }
+}
+
+/// The loops that observe and decide.
+struct Loops {
+    store: Store,
+    fleet: Arc<Fleet>,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn IdSource>,
+    tasks: Arc<TaskLoop>,
+}
+
+impl Loops {
+    fn spawn(self, tasks: &TaskTracker, stop: &CancellationToken, ground: &Ground, pauses: Pauses) {
+        let detector = Detector::new(self.store.clone(), Arc::clone(&self.fleet), Arc::clone(&self.ids));
+        let registry = Arc::clone(self.fleet.registry());
+        tasks.spawn(detect(
+            detector,
+            registry,
+            Arc::clone(&self.clock),
+            Arc::clone(&ground.metrics),
+            ticks(pauses.detector),
+            stop.clone(),
+        ));
+        let (registry, ids) = (Arc::clone(self.fleet.registry()), Arc::clone(&self.ids));
+        let allocator = Allocator::new(self.store.clone(), registry, ids, ground.nonces());
+        tasks.spawn(allocate(allocator, Arc::clone(&self.clock), ticks(pauses.allocator), stop.clone()));
+        let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
+        tasks.spawn(expire(self.store.clone(), clock, ids, ticks(pauses.bootstraps), stop.clone()));
+        tasks.spawn(self.follow(stop.clone()));
+    }
+
+    /// Takes in what was committed, by whomever: the registry is kept in step.
+    async fn follow(self, stop: CancellationToken) {
+        let mut follower = self.store.follow();
+        let mut seen = match self.store.last_event().await {
+            Ok(last) => last,
+            Err(error) => {
+                warn!(%error, "feed starts at its beginning");
+                EventSeq(0)
+            }
+        };
+        loop {
+            let woken = tokio::select! {
+            biased;
+                () = stop.cancelled() => return,
+                woken = follower.after(seen) => woken,
+            };
+            if woken.is_err() {
+                return;
+            }
+            match self.take_in(seen).await {
+                Ok(last) => seen = last,
+                Err(error) => {
+                    warn!(%error, "feed waits for the store");
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+            }
+        }
+    }
+
+    async fn take_in(&self, seen: EventSeq) -> Result<EventSeq, lattice_store::StoreError> {
+        let events = self.store.events(seen, &EventFilter::default(), FEED_PAGE).await?;
+        self.tasks.take_in(&events).await;
+        self.fleet.take_in(&events, self.clock.now()).await?;
+        Ok(events.last().map_or(seen, |event| event.seq))
+    }
+}
+
+/// A timer that does not make up for late ticks.
+fn ticks(pause: Duration) -> tokio::time::Interval {
+    let mut timer = tokio::time::interval(pause);
+    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    timer
+}
+
+async fn detect(
+    detector: Detector,
+    registry: Arc<Registry>,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    mut timer: tokio::time::Interval,
+    stop: CancellationToken,
+) {
+    let mut counted = registry.beats();
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            _ = timer.tick() => {}
+        }
+        match detector.tick(clock.now()).await {
+            Ok(judged) => judged
+                .applied
+                .iter()
+                .for_each(|(event, count)| (0..*count).for_each(|_| metrics.transition((*event).into()))),
+            Err(error) => warn!(%error, "detector waits for the store"),
+        }
+        let beats = registry.beats();
+        metrics.heartbeats(beats - counted);
+        counted = beats;
+    }
+}
+
+async fn allocate(
+    allocator: Allocator,
+    clock: Arc<dyn Clock>,
+    mut timer: tokio::time::Interval,
+    stop: CancellationToken,
+) {
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            _ = timer.tick() => {}
+        }
+        if let Err(error) = allocator.tick(clock.now()).await {
+            warn!(%error, "allocations wait for the store");
+        }
+    }
+}
+
+async fn expire(
+    store: Store,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn IdSource>,
+    mut timer: tokio::time::Interval,
+    stop: CancellationToken,
+) {
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            _ = timer.tick() => {}
+        }
+        if let Err(error) = expire_bootstraps(&store, &*ids, clock.now()).await {
+            warn!(%error, "bootstraps wait for the store");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Looks at every commit, at what hosts really run, and at what is left in the end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lattice_core::agent::task::Running;
+use lattice_core::allocation::AllocationStatus;
+use lattice_core::change::{Commit, Outcome};
+use lattice_core::ids::{AllocationId, NodeId};
+use lattice_core::node::{Availability, Node};
+
+use super::cloud::Cloud;
+use super::ground::Ground;
+use super::host::Host;
+use super::model::{Model, Moved};
+use super::rules::RULES;
+
+/// Commits were made: they are told, applied, judged; and hosts are looked at.
+pub fn at_commits(ground: &Arc<Ground>, cloud: &Cloud, commits: &[Commit], outcomes: &[Outcome]) {
+    let mut wrong = Vec::new();
+    for (commit, outcome) in commits.iter().zip(outcomes) {
+        if !matches!(outcome, Outcome::Applied { .. }) {
+            continue;
+        }
+        let mut model = ground.model();
+        let moved = model.apply(commit);
+        tell(ground, &model, &moved);
+        for rule in RULES {
+            wrong.extend((rule.judge)(&model, &moved).into_iter().map(|what| format!("{}: {what}", rule.name)));
+        }
+        let hosts = running(cloud);
+        wrong.extend(returned(&model, &moved, &hosts));
+        wrong.extend(twice(&model, &hosts));
+    }
+    wrong.into_iter().for_each(|what| ground.wrong(what));
+}
+
+/// What each node's host runs.
+pub fn running(cloud: &Cloud) -> BTreeMap<NodeId, Vec<Running>> {
+    let of = |host: &Arc<Host>| host.node().map(|node| (node, host.running()));
+    cloud.hosts().iter().filter_map(of).collect()
+}
+
+/// Whether what runs on a node counts: nobody declared it lost.
+const fn is_trusted(node: &Node) -> bool {
+    match node.state.availability {
+        Availability::Ready | Availability::Degraded | Availability::Draining | Availability::Drained => true,
+        Availability::Unknown | Availability::Booting | Availability::Down | Availability::Failed => false,
+    }
+}
+
+/// No allocation runs twice: what still runs on a node that is down may, until that node comes back.
+pub fn twice(model: &Model, hosts: &BTreeMap<NodeId, Vec<Running>>) -> Vec<String> {
+    let mut places: BTreeMap<AllocationId, Vec<String>> = BTreeMap::new();
+    for (node, running) in hosts {
+        let Some(node) = model.nodes.get(node).filter(|node| is_trusted(node)) else { continue };
+        for one in running {
+            places.entry(one.allocation).or_default().push(node.hostname.clone());
+        }
+    }
+    let twice = places.into_iter().filter(|(_, places)| places.len() > 1);
+    twice.map(|(one, places)| format!("no allocation runs twice: {one} runs on {}", places.join(" and "))).collect()
+}
+
+/// A node that comes back runs nothing but what it owns.
+pub fn returned(model: &Model, moved: &Moved<'_>, hosts: &BTreeMap<NodeId, Vec<Running>>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (before, after) in moved.nodes.iter().filter_map(|(before, after)| Some((before.as_ref()?, after))) {
+        if before.state.availability != Availability::Down || !is_trusted(after) {
+            continue;
+        }
+        for one in hosts.get(&after.id).into_iter().flatten() {
+            if !is_owned(model, after.id, *one) {
+                let what = format!("{} came back and runs {}, which it does not own", after.hostname, one.allocation);
+                wrong.push(format!("what a node lost is ended before it is used again: {what}"));
+            }
+        }
+    }
+    wrong
+}
+
+fn is_owned(model: &Model, node: NodeId, one: Running) -> bool {
+    let row = model.allocations.get(&one.allocation);
+    row.is_some_and(|row| row.placed_on() == Some(node) && row.epoch == Some(one.ownership_epoch))
+}
+
+/// Writes down what a commit changed.
+fn tell(ground: &Ground, model: &Model, moved: &Moved<'_>) {
+    let by = &moved.commit.actor.name;
+    let by = by.parse::<NodeId>().map_or_else(|_| by.clone(), |node| model.name(node));
+    for (before, after) in &moved.nodes {
+        let was = before.as_ref().map_or_else(String::new, |before| format!("{} → ", before.state));
+        let cause = moved.commit.changes.iter().find_map(|change| match change {
+            lattice_core::change::Change::Node(change) if change.after.id == after.id => Some(change.cause.clone()),
+            _ => None,
+        });
+        let owned = &after.ownership;
+        let holds: Vec<String> = after.holds.iter().map(|hold| hold.kind.to_string()).collect();
+        ground.log.say(format!(
+            "node {} {was}{} ({}) by {by}, epoch {}, {} allocations, holds [{}]",
+            after.hostname,
+            after.state,
+            cause.unwrap_or_default(),
+            owned.epoch.0,
+            owned.allocations,
+            holds.join(" "),
+        ));
+    }
+    for (before, after) in &moved.allocations {
+        let was = before.as_ref().map_or_else(String::new, |before| format!("{} → ", before.status));
+        let place = after.node.map(|node| model.name(node)).unwrap_or_default();
+        ground.log.say(format!("allocation {} {was}{} {place} by {by}: {}", after.id, after.status, after.why));
+    }
+    for (before, after) in &moved.jobs {
+        let was = before.as_ref().map_or_else(String::new, |before| format!("{} → ", before.state.status));
+        let failure = after.state.failure.as_ref().map(|failure| format!("; {}", failure.message)).unwrap_or_default();
+        let (kind, stage) = (after.kind, after.state.stage);
+        ground.log.say(format!(
+            "job {} {kind} of {} {was}{} at {stage} by {by}{failure}",
+            after.id, after.hostname, after.state.status
+        ));
+    }
+    for (before, after) in &moved.tasks {
+        let was = before.as_ref().map_or_else(String::new, |before| format!("{} → ", before.status));
+        let (kind, node) = (after.input.kind(), model.name(after.node));
+        ground.log.say(format!("task {} {kind} of {node} {was}{} by {by}", after.id, after.status));
+    }
+}
+
+/// An allocation whose process must be there.
+pub const fn must_run(status: AllocationStatus) -> bool {
+    match status {
+        AllocationStatus::Active => true,
+        AllocationStatus::Requested
+        | AllocationStatus::Provisioning
+        | AllocationStatus::Releasing
+        | AllocationStatus::Released
+        | AllocationStatus::Failed => false,
+    }
+}

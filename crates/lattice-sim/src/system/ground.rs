@@ -1,0 +1,153 @@
+//! What all parts of a life share: its log, its time, its chances, what was found wrong.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use lattice_core::time::{Clock, Timestamp};
+use lattice_providers::secret::{SecretError, SecretObject, SecretPath, SecretStore};
+
+use super::log::Log;
+use super::luck::Luck;
+use super::model::Model;
+
+/// When every life begins.
+pub const START: Timestamp = Timestamp::from_millis(1_763_712_000_000);
+
+/// What all parts of a life share.
+pub struct Ground {
+    /// What happened.
+    pub log: Log,
+    /// The time of the servers.
+    pub clock: Arc<LifeClock>,
+    /// New ids and secrets.
+    pub ids: Arc<Luck>,
+    /// What befalls messages.
+    pub network: Luck,
+    /// What befalls calls of providers.
+    pub provider: Luck,
+    /// What befalls commits.
+    pub store: Luck,
+    /// What hosts do.
+    pub hosts: Arc<Luck>,
+    /// What is known from the commits.
+    pub model: Mutex<Model>,
+    /// How bad it is at the moment.
+    weather: Mutex<Weather>,
+    wrong: Mutex<Vec<String>>,
+}
+
+/// How bad it is at the moment; each in a thousand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Weather {
+    /// Requests and answers that are lost.
+    pub lost: u64,
+    /// Messages that come seconds late: later ones overtake them.
+    pub late: u64,
+    /// Requests that arrive twice.
+    pub doubled: u64,
+    /// Calls of providers that fail, with or without an effect.
+    pub provider: u64,
+    /// Commits whose outcome the caller does not learn.
+    pub store: u64,
+}
+
+impl Ground {
+    /// Of a seed.
+    pub fn new(seed: u64, shows: bool) -> Self {
+        let luck = |purpose| Luck::new(seed, purpose);
+        Self {
+            log: Log::new(shows),
+            clock: Arc::new(LifeClock::new()),
+            ids: Arc::new(luck("ids")),
+            network: luck("network"),
+            provider: luck("provider"),
+            store: luck("store"),
+            hosts: Arc::new(luck("hosts")),
+            model: Mutex::default(),
+            weather: Mutex::default(),
+            wrong: Mutex::default(),
+        }
+    }
+
+    /// How bad it is.
+    pub fn weather(&self) -> Weather {
+        *self.weather.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on it is like this.
+    pub fn set_weather(&self, weather: Weather) {
+        *self.weather.lock().unwrap_or_else(PoisonError::into_inner) = weather;
+    }
+
+    /// What is known from the commits.
+    pub fn model(&self) -> MutexGuard<'_, Model> {
+        self.model.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something is that must not be.
+    pub fn wrong(&self, what: impl Into<String>) {
+        let what = what.into();
+        self.log.say(format!("WRONG {what}"));
+        self.wrong.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+    }
+
+    /// All that was found wrong.
+    pub fn all_wrong(&self) -> Vec<String> {
+        self.wrong.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The time of a life: that of its runtime, which stands still while anything can be done. One for the servers, one for each
+/// host, whose clock may be wrong.
+pub struct LifeClock {
+    begun: tokio::time::Instant,
+    wrong_by_ms: AtomicI64,
+}
+
+impl LifeClock {
+    /// A right one.
+    pub fn new() -> Self {
+        Self { begun: tokio::time::Instant::now(), wrong_by_ms: AtomicI64::new(0) }
+    }
+
+    /// The same time, on a clock of its own.
+    pub const fn another(&self) -> Self {
+        Self { begun: self.begun, wrong_by_ms: AtomicI64::new(0) }
+    }
+
+    /// It jumps: it is wrong by so much from now on.
+    pub fn jump(&self, wrong_by_ms: i64) {
+        self.wrong_by_ms.store(wrong_by_ms, Ordering::Relaxed);
+    }
+}
+
+impl Clock for LifeClock {
+    fn now(&self) -> Timestamp {
+        let right = START + self.begun.elapsed();
+        Timestamp::from_millis(right.as_millis() + self.wrong_by_ms.load(Ordering::Relaxed))
+    }
+}
+
+/// Secrets that outlive servers.
+#[derive(Default)]
+pub struct Secrets(Mutex<BTreeMap<String, SecretObject>>);
+
+#[async_trait]
+impl SecretStore for Secrets {
+    async fn read(&self, path: &SecretPath) -> Result<SecretObject, SecretError> {
+        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(path.as_str()).cloned();
+        found.ok_or_else(|| SecretError::NotFound { path: path.clone() })
+    }
+
+    async fn write(&self, path: &SecretPath, object: SecretObject) -> Result<(), SecretError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(path.as_str().to_owned(), object);
+        Ok(())
+    }
+
+    async fn delete(&self, path: &SecretPath) -> Result<(), SecretError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(path.as_str());
+        Ok(())
+    }
+}

@@ -1,0 +1,400 @@
+//! One life: a site is built, lived in, left alone, and looked at.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lattice_core::actor::{Actor, Role};
+use lattice_core::bmc::{Bmc, BmcCause, BmcEndpoint, BmcPolicy, BmcWay, BreakerState, CipherSuite};
+use lattice_core::change::{Change, Outcome};
+use lattice_core::command::Request;
+use lattice_core::credential::ApiToken;
+use lattice_core::ids::{ApiTokenId, CorrelationId, Generation, OpId, SiteId};
+use lattice_core::node::class::HeartbeatPolicy;
+use lattice_core::secret::{Secret, token_hash};
+use lattice_core::site::{AutomationPolicy, LxdSite, Site, SiteProvider, SiteStatus};
+use lattice_core::sku::Sku;
+use lattice_core::time::Clock;
+use lattice_server::auth::new_token;
+use lattice_server::plane::Pauses;
+use lattice_store::{Store, StoreConfig};
+use lattice_workflow::tools::Entropy;
+use serde_json::json;
+
+use super::cloud::Cloud;
+use super::ground::{Ground, Secrets, Weather};
+use super::host::GPUS;
+use super::luck::Luck;
+use super::network::Network;
+use super::operator::{Ask, Operator, post};
+use super::rest;
+use super::server::{Server, Servers};
+
+/// Name of the site.
+const SITE: &str = "sim";
+/// How long nothing goes wrong before the end is looked at.
+const REST: Duration = Duration::from_secs(45 * 60);
+
+/// One life.
+pub struct LifeOf {
+    ground: Arc<Ground>,
+    cloud: Arc<Cloud>,
+    network: Arc<Network>,
+    store: Store,
+    servers: Servers,
+    server: Option<Server>,
+    /// When the next server starts, while there is none.
+    server_due: tokio::time::Instant,
+    operator: Arc<Operator>,
+    luck: Luck,
+    hosts: u64,
+    most_hosts: u64,
+}
+
+impl LifeOf {
+    /// Builds the site and starts the first server.
+    ///
+    /// # Errors
+    /// What does not start though nothing went wrong yet.
+    pub async fn begin(seed: u64, shows: bool) -> Result<Self, String> {
+        let ground = Arc::new(Ground::new(seed, shows));
+        let luck = Luck::new(seed, "life");
+        let network = Arc::new(Network::new(&ground));
+        let cloud = Arc::new(Cloud::new(&ground, &network));
+        let store = Store::open(StoreConfig::memory()).await.map_err(|error| error.to_string())?;
+        let token = found(&ground, &store, &luck).await?;
+        let pauses = Pauses {
+            detector: luck.millis(250, 2_000),
+            allocator: luck.millis(1_000, 6_000),
+            bootstraps: luck.millis(10_000, 60_000),
+            bmcs: luck.millis(2_000, 10_000),
+            tasks: luck.millis(1_000, 4_000),
+        };
+        let mut servers = Servers {
+            ground: Arc::clone(&ground),
+            cloud: Arc::clone(&cloud),
+            network: Arc::clone(&network),
+            store: store.clone(),
+            secrets: Arc::new(Secrets::default()),
+            pauses,
+            started: 0,
+        };
+        let server = servers.start().await?;
+        let operator = Arc::new(Operator::new(Arc::clone(&ground), token, Luck::new(seed, "operator")));
+        // Some sites are large enough for a mass failure.
+        let most_hosts = if luck.once_in(150) { 12 + luck.below(3) } else { 2 + luck.below(5) };
+        let server_due = tokio::time::Instant::now();
+        Ok(Self { ground, cloud, network, store, servers, server, server_due, operator, luck, hosts: 0, most_hosts })
+    }
+
+    /// Lives through `steps`, then rests; what was found wrong.
+    ///
+    /// # Errors
+    /// The simulation itself cannot go on.
+    pub async fn live(mut self, steps: u64) -> Result<Arc<Ground>, String> {
+        for _ in 0..self.most_hosts {
+            self.onboard();
+        }
+        tokio::time::sleep(self.luck.millis(60_000, 180_000)).await;
+        for step in 0..steps {
+            let pause = match self.luck.below(20) {
+                0 => self.luck.millis(60_000, 240_000),
+                1..6 => self.luck.millis(5, 1_000),
+                _ => self.luck.millis(500, 15_000),
+            };
+            tokio::time::sleep(pause).await;
+            self.keep_server().await?;
+            self.give_bmcs().await?;
+            self.happens().await;
+            if !self.ground.all_wrong().is_empty() {
+                self.ground.log.say(format!("stopped after step {step}"));
+                return Ok(self.ground);
+            }
+        }
+        self.rest().await?;
+        Ok(self.ground)
+    }
+
+    /// Nothing goes wrong from here on; in the end everything must be in its place.
+    async fn rest(&mut self) -> Result<(), String> {
+        self.ground.log.say("rest");
+        self.ground.set_weather(Weather::default());
+        self.network.heal();
+        for host in self.cloud.hosts() {
+            host.clock.jump(0);
+            host.ail(0, None);
+            host.set_broken(false);
+            host.switch_on();
+            host.start_agent();
+        }
+        let until = tokio::time::Instant::now() + REST;
+        while tokio::time::Instant::now() < until {
+            self.keep_server().await?;
+            tokio::time::sleep(Duration::from_secs(20)).await;
+            if !self.ground.all_wrong().is_empty() {
+                return Ok(());
+            }
+        }
+        let mut wrong = rest::at_rest(&self.ground, &self.cloud);
+        wrong.extend(rest::replayed(&self.ground, &self.store).await.map_err(|error| error.to_string())?);
+        wrong.into_iter().for_each(|what| self.ground.wrong(what));
+        Ok(())
+    }
+
+    /// Somebody starts a server again, sooner or later.
+    async fn keep_server(&mut self) -> Result<(), String> {
+        let now = tokio::time::Instant::now();
+        match self.server.take_if(|server| !server.life.lives()) {
+            Some(dead) => {
+                dead.bury();
+                self.network.set_front(None);
+                let outage = if self.luck.once_in(150) {
+                    self.luck.millis(60_000, 400_000)
+                } else {
+                    self.luck.millis(0, 20_000)
+                };
+                self.server_due = now + outage;
+            }
+            None if self.server.is_none() && now >= self.server_due => self.server = self.servers.start().await?,
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Something happens.
+    async fn happens(&mut self) {
+        let hosts = self.cloud.hosts();
+        let host = self.luck.pick(&hosts).cloned();
+        match (self.luck.below(100), host) {
+            (0..42, _) => self.ask(None),
+            (42..50, Some(host)) => {
+                if host.kill_agent() {
+                    self.ground.log.say(format!("{} agent killed", host.name));
+                    if self.luck.once_in(150) {
+                        host.spoil_state_file(self.luck.once_in(500)).await;
+                        self.ground.log.say(format!("{} state file spoilt", host.name));
+                    }
+                }
+                let pause = self.luck.millis(500, 60_000);
+                tokio::spawn(async move {
+                    tokio::time::sleep(pause).await;
+                    host.start_agent();
+                });
+            }
+            (50..54, Some(host)) => {
+                self.ground.log.say(format!("{} loses power", host.name));
+                host.cut_power();
+                let pause = self.luck.millis(1_000, 300_000);
+                tokio::spawn(async move {
+                    tokio::time::sleep(pause).await;
+                    host.switch_on();
+                });
+            }
+            (54..57, Some(host)) => {
+                self.ground.log.say(format!("{} reboots", host.name));
+                host.reboot();
+            }
+            (57..66, Some(host)) => self.cut(&[host.name.clone()]),
+            (66..68, Some(_)) => {
+                let names: Vec<String> = hosts.iter().map(|host| host.name.clone()).collect();
+                self.cut(&names);
+            }
+            (68..75, _) => {
+                let commits = self.luck.below(25);
+                if let Some(server) = &self.server {
+                    server.life.end_at_commit(commits);
+                }
+            }
+            (75..77, _) => {
+                if let Some(server) = &self.server {
+                    self.ground.log.say(format!("{} is killed", server.life.name));
+                    server.life.end();
+                }
+            }
+            (77..81, _) => {
+                let network = Arc::clone(&self.network);
+                tokio::spawn(async move { network.replay().await });
+            }
+            (81..84, Some(host)) => {
+                let by = i64::try_from(self.luck.below(7_200_000)).unwrap_or_default() - 3_600_000;
+                let by = if self.luck.once_in(400) { 0 } else { by };
+                self.ground.log.say(format!("{} clock is wrong by {by} ms", host.name));
+                host.clock.jump(by);
+            }
+            (84..88, Some(host)) => {
+                if let (Some(hands), Some(one)) = (host.hands(), self.luck.pick(&host.running())) {
+                    hands.end(*one);
+                    self.ground.log.say(format!("{} ends by itself on {}", one.allocation, host.name));
+                }
+            }
+            (88..91, Some(host)) => {
+                let (gpus, issue) = match self.luck.below(3) {
+                    0 => (1, None),
+                    1 => (0, Some("a fan is slow".to_owned())),
+                    _ => (0, None),
+                };
+                self.ground.log.say(format!("{} has {} GPUs, issue {issue:?}", host.name, GPUS - gpus));
+                host.ail(gpus, issue);
+            }
+            (91..93, Some(host)) => {
+                let broken = !host.broken();
+                self.ground.log.say(format!("{} power supply broken: {broken}", host.name));
+                host.set_broken(broken);
+            }
+            (93..95, _) if self.hosts < self.most_hosts + 3 => self.onboard(),
+            _ => self.weather(),
+        }
+    }
+
+    fn weather(&self) {
+        let luck = &self.luck;
+        let some = |most: u64| if luck.once_in(400) { luck.below(most) } else { 0 };
+        let weather =
+            Weather { lost: some(300), late: some(300), doubled: some(300), provider: some(400), store: some(120) };
+        self.ground.log.say(format!("weather: {weather:?}"));
+        self.ground.set_weather(weather);
+    }
+
+    fn cut(&self, names: &[String]) {
+        self.ground.log.say(format!("cut off: {}", names.join(" ")));
+        names.iter().for_each(|name| self.network.cut(name, true));
+        let pause =
+            if self.luck.once_in(300) { self.luck.millis(120_000, 900_000) } else { self.luck.millis(1_000, 120_000) };
+        let (names, network, ground) = (names.to_vec(), Arc::clone(&self.network), Arc::clone(&self.ground));
+        tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            ground.log.say(format!("heard again: {}", names.join(" ")));
+            names.iter().for_each(|name| network.cut(name, false));
+        });
+    }
+
+    fn onboard(&mut self) {
+        self.hosts += 1;
+        let hostname = format!("n{:02}", self.hosts);
+        let body = json!({"site_id": SITE, "sku_id": "sim", "hostname": hostname, "reason": "a new host"});
+        self.ask(Some(post("onboardings".to_owned(), body, format!("onboard {hostname}"))));
+    }
+
+    /// Asks for something, or for whatever comes to mind; nobody waits for the answer.
+    fn ask(&self, what: Option<Ask>) {
+        let Some(server) = self.server.as_ref().filter(|server| server.life.lives()) else { return };
+        let Some(what) = what.or_else(|| self.operator.whim()) else { return };
+        let (router, operator, life) = (server.router(), Arc::clone(&self.operator), Arc::clone(&server.life));
+        tokio::spawn(async move {
+            if life.lives() {
+                operator.ask(router, what).await;
+            }
+        });
+    }
+
+    /// Every other host has a BMC, set as soon as its node is there.
+    async fn give_bmcs(&self) -> Result<(), String> {
+        let nodes: Vec<_> = {
+            let model = self.ground.model();
+            let has_one = |name: &str| name.ends_with(['2', '4', '6', '8']);
+            model.nodes.values().filter(|node| has_one(&node.hostname)).map(|node| (node.id, node.site)).collect()
+        };
+        for (node, site) in nodes {
+            if self.store.bmc(node).await.map_err(|error| error.to_string())?.is_some() {
+                continue;
+            }
+            let bmc = Bmc {
+                node,
+                site,
+                endpoint: BmcEndpoint {
+                    address: [127, 0, 0, 1].into(),
+                    port: None,
+                    way: BmcWay::Ipmi { cipher: CipherSuite::Seventeen },
+                    credential_path: "sim/bmc".to_owned(),
+                },
+                breaker: BreakerState::Closed,
+                refusals: 0,
+                set_at: self.ground.clock.now(),
+                set_by: "sim".to_owned(),
+                generation: Generation::FIRST,
+            };
+            commit(&self.ground, &self.store, vec![Change::Bmc { after: bmc, cause: BmcCause::Set }]).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Founds the site: its row, its SKU, and the token of its operators.
+async fn found(ground: &Ground, store: &Store, luck: &Luck) -> Result<Secret<String>, String> {
+    let now = ground.clock.now();
+    let heartbeat = HeartbeatPolicy {
+        // Shorter than a person would wait, so that a life has several boots.
+        boot_timeout_ms: 300_000,
+        brake: luck.once_in(850),
+        ..HeartbeatPolicy::default()
+    };
+    ground.model().policy = heartbeat;
+    let site = Site {
+        id: SiteId::generate(&*ground.ids, now),
+        name: SITE.to_owned(),
+        region_code: "sim".to_owned(),
+        provider: SiteProvider::Lxd(LxdSite {
+            api_url: "https://sim:8443".to_owned(),
+            client_cert_path: "sim/cert".to_owned(),
+            client_key_path: "sim/key".to_owned(),
+            server_cert_path: "sim/server".to_owned(),
+            project: "default".to_owned(),
+            default_profile: "default".to_owned(),
+            image: "sim".to_owned(),
+            agent_binary: None,
+            enrollment_timeout_ms: 240_000,
+            enrollment_token_ttl_seconds: 7_200,
+        }),
+        heartbeat,
+        bmc: BmcPolicy::default(),
+        automation: AutomationPolicy::default(),
+        brake: None,
+        let_go_at: None,
+        approved: Vec::new(),
+        status: SiteStatus::Active,
+        created_at: now,
+        updated_at: now,
+        generation: Generation::FIRST,
+    };
+    let sku = Sku {
+        name: "sim".to_owned(),
+        gpus: GPUS,
+        gpu_vendor: None,
+        gpu_model: None,
+        nics: Vec::new(),
+        disks: Vec::new(),
+        created_at: now,
+        updated_at: now,
+        generation: Generation::FIRST,
+    };
+    let secret = new_token(ground.ids.bytes32());
+    let token = ApiToken {
+        id: ApiTokenId::generate(&*ground.ids, now),
+        name: "operator".to_owned(),
+        role: Role::PlatformAdmin,
+        hash: token_hash(secret.expose()),
+        issued_at: now,
+        expires_at: None,
+        revoked_at: None,
+        generation: Generation::FIRST,
+    };
+    let changes = vec![Change::Site(Box::new(site)), Change::Sku(sku), Change::ApiToken(token)];
+    commit(ground, store, changes).await?;
+    Ok(secret)
+}
+
+async fn commit(ground: &Ground, store: &Store, changes: Vec<Change>) -> Result<(), String> {
+    let now = ground.clock.now();
+    let request = Request {
+        actor: Actor { name: "founder".to_owned(), role: Role::PlatformAdmin },
+        reason: String::new(),
+        now,
+        ids: &*ground.ids,
+        op: OpId::generate(&*ground.ids, now),
+        correlation: CorrelationId::generate(&*ground.ids, now),
+    };
+    match store.commit_one(request.commit(Vec::new(), changes)).await {
+        Ok(Outcome::Applied { .. }) => Ok(()),
+        Ok(other) => Err(format!("the world cannot be founded: {other:?}")),
+        Err(error) => Err(error.to_string()),
+    }
+}

@@ -1,0 +1,1 @@
+//! Each rule is seen to fire.
