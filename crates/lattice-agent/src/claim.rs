@@ -13,7 +13,7 @@ use tracing::info;
 use crate::backoff::Backoff;
 use crate::config::{Pace, VERSION, parse_bootstrap};
 use crate::error::AgentError;
-use crate::link::{CallError, Link, Target};
+use crate::link::{CallError, Link, Reach, Target, TlsNetwork};
 use crate::storage::replace;
 
 /// Where a booted machine's agent goes, and as whom.
@@ -57,7 +57,7 @@ pub async fn claim(
     (boot_id, pace): (String, Pace),
     clock: Arc<dyn Clock>,
 ) -> Result<Bootstrap, AgentError> {
-    let target = Target::new(&place.server, &ca_pem, None, clock)?;
+    let target = Target::new(&TlsNetwork { clock }, &Reach { server: &place.server, ca_pem: &ca_pem, identity: None })?;
     let request = ClaimRequest { boot_id, agent_version: VERSION.to_owned() };
     let mut backoff = Backoff::new(pace.backoff_base);
     loop {

@@ -75,6 +75,15 @@ impl AgentState {
         }
     }
 
+    /// What is left of it in another boot, or for another node: nothing runs any more.
+    pub fn in_boot(self, node_id: NodeId, boot_id: String) -> Self {
+        let empty = Self::empty(node_id, boot_id, self.written_at);
+        match self.node_id == node_id {
+            true => Self { draining: self.draining, ownership_epoch: self.ownership_epoch, ..empty },
+            false => empty,
+        }
+    }
+
     /// What registration reports.
     pub fn running(&self) -> Vec<Running> {
         let report =

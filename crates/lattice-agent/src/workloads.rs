@@ -73,12 +73,7 @@ impl Workloads {
         let (mut state, strays_are_known) = match loaded {
             Loaded::Whole(state) if state.node_id == node_id && state.boot_id == boot_id => (state, true),
             // Processes of another boot are gone, and what another node's identity started is not ours to keep.
-            Loaded::Whole(state) => {
-                let is_ours = state.node_id == node_id;
-                let ownership_epoch = if is_ours { state.ownership_epoch } else { OwnershipEpoch::default() };
-                let draining = state.draining && is_ours;
-                (AgentState { node_id, boot_id, draining, ownership_epoch, allocations: Vec::new(), ..state }, true)
-            }
+            Loaded::Whole(state) => (state.in_boot(node_id, boot_id), true),
             Loaded::Torn | Loaded::Missing => (AgentState::empty(node_id, boot_id, now), false),
         };
         let mut ended = Vec::new();

@@ -71,10 +71,10 @@ pub fn conformance(parts: &Parts) -> impl Future<Output = ()> + Send + 'static {
                 Err(error) => {
                     warn!(%error, "conformance waits for the store");
                     tokio::select! {
-                biased;
-                        () = stop.cancelled() => return,
-                        () = tokio::time::sleep(AGAIN) => continue,
-                    }
+                    biased;
+                            () = stop.cancelled() => return,
+                            () = tokio::time::sleep(AGAIN) => continue,
+                        }
                 }
             };
             tokio::select! {

@@ -20,6 +20,7 @@ pub fn run(parts: &Parts) -> impl Future<Output = ()> + Send + 'static {
         timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 _ = timer.tick() => {}
             }

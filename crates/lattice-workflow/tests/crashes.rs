@@ -133,7 +133,8 @@ async fn agent_works(world: &World, node: NodeId) {
         let done = world.store.task(open.id).await.unwrap().unwrap();
         for one in world.store.placed_on(node).await.unwrap() {
             let row = world.node(node).await;
-            if let Some(commit) = allocation::settle(&world.request(), &one, &row, &done, [2; 16]) {
+            if let Some(commit) = allocation::settle(&world.request(), &one, &row, std::slice::from_ref(&done), [2; 16])
+            {
                 world.store.commit_one(commit).await.unwrap();
             }
         }

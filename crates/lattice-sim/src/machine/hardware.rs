@@ -132,8 +132,7 @@ impl Hardware {
             firmware: nic.firmware.clone(),
             speed_mbps: nic.speed_mbps,
         };
-        let disk =
-            |disk: &Disk| DiskFact {
+        let disk = |disk: &Disk| DiskFact {
             name: disk.name.clone(),
             model: disk.model.clone(),
             size_bytes: disk.size_bytes,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lattice_core::agent::task::Running;
 use lattice_core::allocation::AllocationStatus;
-use lattice_core::change::{Commit, Outcome};
+use lattice_core::change::{Change, Commit, Outcome};
 use lattice_core::ids::{AllocationId, NodeId};
 use lattice_core::node::{Availability, Node};
 
@@ -90,9 +90,9 @@ fn tell(ground: &Ground, model: &Model, moved: &Moved<'_>) {
     let by = by.parse::<NodeId>().map_or_else(|_| by.clone(), |node| model.name(node));
     for (before, after) in &moved.nodes {
         let was = before.as_ref().map_or_else(String::new, |before| format!("{} → ", before.state));
-        let cause = moved.commit.changes.iter().find_map(|change| match change {
-            lattice_core::change::Change::Node(change) if change.after.id == after.id => Some(change.cause.clone()),
-            _ => None,
+        let cause = moved.commit.changes.iter().find_map(|change| {
+            let Change::Node(change) = change else { return None };
+            (change.after.id == after.id).then(|| change.cause.clone())
         });
         let owned = &after.ownership;
         let holds: Vec<String> = after.holds.iter().map(|hold| hold.kind.to_string()).collect();

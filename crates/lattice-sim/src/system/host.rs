@@ -286,7 +286,12 @@ fn facts(gpus: u32) -> HostFacts {
         vendor: "10de".to_owned(),
         model: "simulated".to_owned(),
     };
-    let disk = |index| DiskFact { name: format!("nvme{index}n1"), model: "simulated".to_owned(), size_bytes: 1 << 40 };
+    let disk = |index| DiskFact {
+        name: format!("nvme{index}n1"),
+        model: "simulated".to_owned(),
+        size_bytes: 1 << 40,
+        in_use: index == 0,
+    };
     HostFacts {
         gpus: (0..gpus).map(gpu).collect(),
         nics: Vec::new(),

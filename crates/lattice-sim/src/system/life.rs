@@ -11,7 +11,7 @@ use lattice_core::credential::ApiToken;
 use lattice_core::ids::{ApiTokenId, CorrelationId, Generation, OpId, SiteId};
 use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::secret::{Secret, token_hash};
-use lattice_core::site::{AutomationPolicy, LxdSite, Site, SiteProvider, SiteStatus};
+use lattice_core::site::{AutomationPolicy, LxdSite, SensitivePolicy, Site, SiteProvider, SiteStatus};
 use lattice_core::sku::Sku;
 use lattice_core::time::Clock;
 use lattice_server::auth::new_token;
@@ -22,7 +22,7 @@ use serde_json::json;
 
 use super::cloud::Cloud;
 use super::ground::{Ground, Secrets, Weather};
-use super::host::GPUS;
+use super::host::{GPUS, Host};
 use super::luck::Luck;
 use super::network::Network;
 use super::operator::{Ask, Operator, post};
@@ -30,7 +30,7 @@ use super::rest;
 use super::server::{Server, Servers};
 
 /// Name of the site.
-const SITE: &str = "sim";
+pub const SITE: &str = "sim";
 /// How long nothing goes wrong before the end is looked at.
 const REST: Duration = Duration::from_secs(45 * 60);
 
@@ -162,87 +162,91 @@ impl LifeOf {
 
     /// Something happens.
     async fn happens(&mut self) {
-        let hosts = self.cloud.hosts();
-        let host = self.luck.pick(&hosts).cloned();
-        match (self.luck.below(100), host) {
-            (0..42, _) => self.ask(None),
-            (42..50, Some(host)) => {
-                if host.kill_agent() {
-                    self.ground.log.say(format!("{} agent killed", host.name));
-                    if self.luck.once_in(150) {
-                        host.spoil_state_file(self.luck.once_in(500)).await;
-                        self.ground.log.say(format!("{} state file spoilt", host.name));
-                    }
-                }
-                let pause = self.luck.millis(500, 60_000);
-                tokio::spawn(async move {
-                    tokio::time::sleep(pause).await;
-                    host.start_agent();
-                });
-            }
-            (50..54, Some(host)) => {
-                self.ground.log.say(format!("{} loses power", host.name));
-                host.cut_power();
-                let pause = self.luck.millis(1_000, 300_000);
-                tokio::spawn(async move {
-                    tokio::time::sleep(pause).await;
-                    host.switch_on();
-                });
-            }
-            (54..57, Some(host)) => {
-                self.ground.log.say(format!("{} reboots", host.name));
-                host.reboot();
-            }
-            (57..66, Some(host)) => self.cut(&[host.name.clone()]),
-            (66..68, Some(_)) => {
-                let names: Vec<String> = hosts.iter().map(|host| host.name.clone()).collect();
-                self.cut(&names);
-            }
-            (68..75, _) => {
+        match self.luck.below(100) {
+            0..42 => self.ask(None),
+            42..49 => {
                 let commits = self.luck.below(25);
                 if let Some(server) = &self.server {
                     server.life.end_at_commit(commits);
                 }
             }
-            (75..77, _) => {
+            49..51 => {
                 if let Some(server) = &self.server {
                     self.ground.log.say(format!("{} is killed", server.life.name));
                     server.life.end();
                 }
             }
-            (77..81, _) => {
+            51..55 => {
                 let network = Arc::clone(&self.network);
                 tokio::spawn(async move { network.replay().await });
             }
-            (81..84, Some(host)) => {
-                let by = i64::try_from(self.luck.below(7_200_000)).unwrap_or_default() - 3_600_000;
-                let by = if self.luck.once_in(400) { 0 } else { by };
-                self.ground.log.say(format!("{} clock is wrong by {by} ms", host.name));
-                host.clock.jump(by);
+            55..57 => {
+                let names: Vec<String> = self.cloud.hosts().iter().map(|host| host.name.clone()).collect();
+                self.cut(&names);
             }
-            (84..88, Some(host)) => {
-                if let (Some(hands), Some(one)) = (host.hands(), self.luck.pick(&host.running())) {
-                    hands.end(*one);
-                    self.ground.log.say(format!("{} ends by itself on {}", one.allocation, host.name));
+            57..59 if self.hosts < self.most_hosts + 3 => self.onboard(),
+            57..63 => self.weather(),
+            _ => {
+                if let Some(host) = self.luck.pick(&self.cloud.hosts()) {
+                    self.befalls(host).await;
                 }
             }
-            (88..91, Some(host)) => {
-                let (gpus, issue) = match self.luck.below(3) {
+        }
+    }
+
+    /// Something happens to one host.
+    async fn befalls(&self, host: &Arc<Host>) {
+        let (log, luck) = (&self.ground.log, &self.luck);
+        match luck.below(37) {
+            0..8 => self.kill_agent(host).await,
+            8..12 => {
+                log.say(format!("{} loses power", host.name));
+                host.cut_power();
+                later(host, luck.millis(1_000, 300_000), Host::switch_on);
+            }
+            12..15 => {
+                log.say(format!("{} reboots", host.name));
+                host.reboot();
+            }
+            15..24 => self.cut(std::slice::from_ref(&host.name)),
+            24..27 => {
+                let by = i64::try_from(luck.below(7_200_000)).unwrap_or_default() - 3_600_000;
+                let by = if luck.once_in(400) { 0 } else { by };
+                log.say(format!("{} clock is wrong by {by} ms", host.name));
+                host.clock.jump(by);
+            }
+            27..31 => {
+                if let (Some(hands), Some(one)) = (host.hands(), luck.pick(&host.running())) {
+                    hands.end(*one);
+                    log.say(format!("{} ends by itself on {}", one.allocation, host.name));
+                }
+            }
+            31..35 => {
+                let (lost, issue) = match luck.below(3) {
                     0 => (1, None),
                     1 => (0, Some("a fan is slow".to_owned())),
                     _ => (0, None),
                 };
-                self.ground.log.say(format!("{} has {} GPUs, issue {issue:?}", host.name, GPUS - gpus));
-                host.ail(gpus, issue);
+                log.say(format!("{} has {} GPUs, issue {issue:?}", host.name, GPUS - lost));
+                host.ail(lost, issue);
             }
-            (91..93, Some(host)) => {
+            _ => {
                 let broken = !host.broken();
-                self.ground.log.say(format!("{} power supply broken: {broken}", host.name));
+                log.say(format!("{} power supply broken: {broken}", host.name));
                 host.set_broken(broken);
             }
-            (93..95, _) if self.hosts < self.most_hosts + 3 => self.onboard(),
-            _ => self.weather(),
         }
+    }
+
+    async fn kill_agent(&self, host: &Arc<Host>) {
+        if host.kill_agent() {
+            self.ground.log.say(format!("{} agent killed", host.name));
+            if self.luck.once_in(150) {
+                host.spoil_state_file(self.luck.once_in(500)).await;
+                self.ground.log.say(format!("{} state file spoilt", host.name));
+            }
+        }
+        later(host, self.luck.millis(500, 60_000), Host::start_agent);
     }
 
     fn weather(&self) {
@@ -318,6 +322,15 @@ impl LifeOf {
     }
 }
 
+/// Somebody does that to a host, after a while.
+fn later(host: &Arc<Host>, pause: Duration, what: fn(&Arc<Host>)) {
+    let host = Arc::clone(host);
+    tokio::spawn(async move {
+        tokio::time::sleep(pause).await;
+        what(&host);
+    });
+}
+
 /// Founds the site: its row, its SKU, and the token of its operators.
 async fn found(ground: &Ground, store: &Store, luck: &Luck) -> Result<Secret<String>, String> {
     let now = ground.clock.now();
@@ -350,6 +363,7 @@ async fn found(ground: &Ground, store: &Store, luck: &Luck) -> Result<Secret<Str
         brake: None,
         let_go_at: None,
         approved: Vec::new(),
+        sensitive: SensitivePolicy::default(),
         status: SiteStatus::Active,
         created_at: now,
         updated_at: now,

@@ -92,14 +92,9 @@ impl Model {
     /// What of these commits must never be asked of the store, whatever it answers.
     pub fn impossible(&self, commits: &[Commit]) -> Vec<String> {
         let changes = commits.iter().flat_map(|commit| &commit.changes);
-        changes
-            .filter_map(|change| match change {
-                Change::Node(node) if !node.after.state.is_allowed() => {
-                    Some(format!("{} was to become {}, which no node may be", node.after.hostname, node.after.state))
-                }
-                _ => None,
-            })
-            .collect()
+        let nodes = changes.filter_map(|change| if let Change::Node(node) = change { Some(&node.after) } else { None });
+        let impossible = nodes.filter(|node| !node.state.is_allowed());
+        impossible.map(|node| format!("{} was to become {}, which no node may be", node.hostname, node.state)).collect()
     }
 
     /// Nodes that are not deleted, with their names.

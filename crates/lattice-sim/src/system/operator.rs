@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::ground::Ground;
+use super::life::SITE;
 use super::luck::Luck;
 
 /// Verbs of nodes, the frequent ones more than once.
@@ -84,6 +85,7 @@ impl Operator {
             8..13 => Some(self.new_allocation()),
             13..16 => self.of_allocation(),
             16..18 => self.of_job(),
+            18 if self.luck.once_in(300) => Some(self.brake()),
             _ => self.hold(),
         }
     }
@@ -94,6 +96,9 @@ impl Operator {
         let mut body = json!({"reason": "on a whim"});
         if verb == "drain" {
             body["urgent"] = Value::Bool(self.luck.once_in(400));
+            if self.luck.once_in(300) {
+                body["deadline_ms"] = json!(30_000 + self.luck.below(600_000));
+            }
         }
         Some(post(format!("nodes/{id}/{verb}"), body.clone(), format!("{verb} {name} {body}")))
     }
@@ -117,6 +122,15 @@ impl Operator {
         }
         let body = json!({"kind": kind, "reason": "on a whim"});
         Some(post(format!("nodes/{id}/holds"), body, format!("hold {name} {kind}")))
+    }
+
+    fn brake(&self) -> Ask {
+        let path = format!("sites/{SITE}/brake");
+        if self.luck.once_in(400) {
+            return Ask { method: Method::DELETE, path, body: Value::Null, told: "let the brake go".to_owned() };
+        }
+        let body = json!({"for_ms": 60_000 + self.luck.below(600_000), "reason": "on a whim"});
+        post(path, body, "pull the brake".to_owned())
     }
 
     fn new_allocation(&self) -> Ask {

@@ -3,8 +3,10 @@
 //! Each rule looks at one commit as it changed the rows, and at the rows after it; it says what is wrong.
 
 use lattice_core::actor::Role;
+use lattice_core::agent::task::TaskStatus;
 use lattice_core::allocation::{Allocation, AllocationStatus};
 use lattice_core::heartbeat::brake;
+use lattice_core::job::JobKind;
 use lattice_core::node::{Availability, DownCause, HoldKind, Node, Status};
 use lattice_core::time::Timestamp;
 
@@ -188,12 +190,20 @@ fn wipes_asked(_: &Model, moved: &Moved<'_>) -> Vec<String> {
     unwiped.map(|(_, after)| format!("{} was sensitive and need not be wiped", after.hostname)).collect()
 }
 
-fn wipes_done(_: &Model, moved: &Moved<'_>) -> Vec<String> {
+fn wipes_done(model: &Model, moved: &Moved<'_>) -> Vec<String> {
     let mut wrong = Vec::new();
     for (before, after) in moved.nodes.iter().filter_map(|(before, after)| Some((before.as_ref()?, after))) {
-        let lost = before.hold(HoldKind::WipeRequired).is_some() && after.hold(HoldKind::WipeRequired).is_none();
-        let is_confirmed = after.state.status == Status::Deleted || after.hold(HoldKind::WipeFailed).is_some();
-        if lost && !is_confirmed {
+        let needs =
+            |node: &Node| node.hold(HoldKind::WipeRequired).is_some() || node.hold(HoldKind::WipeFailed).is_some();
+        if !needs(before) || needs(after) || after.state.status == Status::Deleted {
+            continue;
+        }
+        // By a job of that kind alone, each of whose wipes was reported as done, with evidence.
+        let job = moved.jobs.iter().find(|(_, job)| job.kind == JobKind::SensitiveWipe && job.node == after.id);
+        let wipes =
+            |id| model.tasks.values().filter(move |task| task.owner.job() == Some(id) && task.input.kind().is_wipe());
+        let is_wiped = job.is_some_and(|(_, job)| wipes(job.id).any(|task| task.status == TaskStatus::Succeeded));
+        if !is_wiped {
             wrong.push(format!("{} need not be wiped any more, and was not", after.hostname));
         }
     }
