@@ -10,8 +10,8 @@ use lattice_core::secret::Secret;
 pub use lattice_core::site::credentials::{CredentialName, SiteCredential};
 pub use lattice_core::site::maas::{KNOBS, Knob, KnobKind, KnobScope};
 pub use lattice_core::site::{
-    ApprovedFingerprint, AutomationPolicy, Governor, MaasPolicy, OpenchamiSite, SensitivePolicy, SiteBrake, SiteProvider,
-    SiteStatus,
+    ApprovedFingerprint, AutomationPolicy, Governor, MaasPolicy, OpenchamiSite, SensitivePolicy, SiteBrake,
+    SiteProvider, SiteStatus,
 };
 use lattice_core::time::Timestamp;
 use serde::{Deserialize, Serialize};

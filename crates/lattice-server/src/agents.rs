@@ -262,7 +262,11 @@ impl AgentEvents for Agents {
             minor_issue: report.health.minor_issue.as_deref(),
             fingerprint: report.fingerprint.as_deref(),
         };
-        self.decide(node, report.at, |request, node| Ok(agent::heard(request, node, &beat))).await?;
+        let after = self.decide(node, report.at, |request, node| Ok(agent::heard(request, node, &beat))).await?;
+        // Its hardware was looked at again: what it has now is judged when it registers.
+        if report.fingerprint.is_some() && agent::awaits_health_check(&after) {
+            self.fleet.registry().end_session(report.node);
+        }
         Ok(())
     }
 

@@ -326,3 +326,17 @@ pub fn judged(request: &Request, node: &Node, verdict: Verdict<'_>) -> Chained {
 pub fn must_register_again(node: &Node) -> bool {
     node.state.status == Status::Deleted || node.down_cause == Some(DownCause::HeartbeatLost)
 }
+
+/// Whether a node waits for a health check to pass, which only a registration brings: it failed the one before.
+pub fn awaits_health_check(node: &Node) -> bool {
+    match node.state.availability {
+        Availability::Booting => true,
+        Availability::Down => node.down_cause == Some(DownCause::HeartbeatLost),
+        Availability::Unknown
+        | Availability::Ready
+        | Availability::Degraded
+        | Availability::Draining
+        | Availability::Drained
+        | Availability::Failed => false,
+    }
+}

@@ -82,6 +82,8 @@ impl Model {
                 | Change::ApiToken(_)
                 | Change::Webhook(_)
                 | Change::WebhookStep(_)
+                | Change::Wipe { .. }
+                | Change::WipeCertificate(_)
                 | Change::Refusal { .. }
                 | Change::Note { .. } => {}
             }

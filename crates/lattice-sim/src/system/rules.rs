@@ -259,8 +259,10 @@ fn disabled_stay(_: &Model, moved: &Moved<'_>) -> Vec<String> {
         if was && gone && moved.commit.actor.role == Role::System && after.state.status != Status::Deleted {
             wrong.push(format!("{} is not disabled any more, and nobody asked", after.hostname));
         }
-        let is_used = matches!(after.state.availability, Availability::Ready | Availability::Degraded);
-        if !gone && is_used {
+        // A reboot leads past it, and keeps the hold: nothing is placed there.
+        let came_back =
+            before.state.availability == Availability::Down && after.state.availability == Availability::Ready;
+        if was && !gone && came_back {
             wrong.push(format!("{} is disabled and {}", after.hostname, after.state));
         }
     }
