@@ -209,7 +209,7 @@ fn a_batch_that_cannot_be_is_refused_as_a_whole() {
     let many = (0..=MACHINES_MAX).map(|n| machine(&format!("c{n}"), "10.0.0.1")).collect();
     let rows = [
         (disabled, one(), "site dc1 is disabled"),
-        (site(SiteProvider::Manual), one(), "site dc1 is a manual site: this needs a maas or lxd site"),
+        (site(SiteProvider::Manual), one(), "site dc1 is a manual site: this needs a maas, lxd or openchami site"),
         (maas(), Vec::new(), "`nodes` must name 1 to 1000 machines, not 0"),
         (maas(), many, "`nodes` must name 1 to 1000 machines, not 1001"),
     ];

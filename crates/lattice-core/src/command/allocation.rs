@@ -231,6 +231,7 @@ pub fn is_of_placement(allocation: &Allocation, task: &Task) -> bool {
 /// Whether a task that starts or saves an allocation may still be handed over: it is of the present placement of one of
 /// those that are `placed` on its node. All others may always be.
 pub fn is_current(task: &Task, placed: &[Allocation]) -> bool {
+    let TaskOwner::Allocation { .. } = task.owner else { return true };
     match &task.input {
         TaskInput::AllocationStart(_) | TaskInput::AllocationCheckpoint(_) => {
             placed.iter().any(|one| is_of_placement(one, task))
