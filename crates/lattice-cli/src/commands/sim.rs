@@ -2,13 +2,13 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
-use std::time::Instant;
 
 use clap::{Args, Subcommand};
 use lattice_sim::system::{self, Many, Plan, Report, STEPS};
 use serde_json::json;
 
 use crate::arguments::Global;
+use crate::clock::now_millis;
 use crate::failure::Failure;
 use crate::output::Format;
 
@@ -51,12 +51,12 @@ pub struct RunArguments {
 /// Something was found wrong: each life that went wrong is named with the command that lives it again.
 pub fn run(command: &Command, global: &Global) -> Result<(), Failure> {
     let Command::Run(arguments) = command;
-    let begun = Instant::now();
+    let begun = now_millis();
     let (failed, lives) = match arguments.seeds {
         None => (one(arguments)?, 1),
         Some(seeds) => (many(arguments, seeds), seeds),
     };
-    let seconds = begun.elapsed().as_secs_f64();
+    let seconds = (now_millis() - begun) as f64 / 1_000.0;
     match global.output {
         Format::Json => {
             let seeds: Vec<u64> = failed.iter().map(|report| report.seed).collect();
