@@ -17,3 +17,14 @@ pub fn word<T: FromStr + VariantArray + Display>(noun: &str, text: &str) -> Resu
         Failure::refused(format!("`{text}` is no {noun}")).because(format!("expected one of {}", words.join(", ")))
     })
 }
+
+/// Reads a label or a variable: `NAME=VALUE`.
+///
+/// # Errors
+/// It has no name, or no `=`.
+pub fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        Some(_) | None => Err("must be NAME=VALUE".to_owned()),
+    }
+}

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::output::{Look, Row, Shown};
 use crate::paging::Paging;
 use crate::session::Session;
-use crate::vocabulary::word;
+use crate::vocabulary::{pair, word};
 use crate::watch::{self, Deadline};
 
 /// What can be done with allocations.
@@ -101,13 +101,13 @@ pub struct New {
     #[arg(long, default_value_t = 0)]
     gpus: u32,
     /// Only on nodes with this label, such as rack=c07
-    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = variable)]
+    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = pair)]
     labels: Vec<(String, String)>,
     /// When it is queued again: never, on-node-failure or always
     #[arg(long)]
     requeue: Option<String>,
     /// Variable of its environment; it has no others
-    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = pair)]
     env: Vec<(String, String)>,
     /// Its working directory
     #[arg(long, value_name = "PATH")]
@@ -127,13 +127,6 @@ pub struct New {
     /// Program, by its absolute path, and its arguments; no shell is between
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     argv: Vec<String>,
-}
-
-fn variable(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        Some(_) | None => Err("must be NAME=VALUE".to_owned()),
-    }
 }
 
 /// Runs one of them.

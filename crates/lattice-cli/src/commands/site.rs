@@ -19,6 +19,8 @@ use lattice_api::site::{
     AutomationPolicy, BmcPolicy, CreateSite, HeartbeatPolicy, KNOBS, PatchSite, ProbeAnswer, SensitivePolicy,
     SiteCalls, SiteStatus, SiteView,
 };
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
@@ -282,84 +284,76 @@ impl Shown for Gone {
     }
 }
 
-/// `heartbeat.…`, `bmc.…` and `automation.…` are the site's own, everything else the provider's.
+/// Policies that are a site's own, each under its name as the first word of a setting.
+#[derive(Default)]
+struct Policies {
+    heartbeat: HeartbeatPolicy,
+    bmc: BmcPolicy,
+    automation: AutomationPolicy,
+    sensitive: SensitivePolicy,
+}
+
+impl Policies {
+    const NAMES: [&str; 4] = ["heartbeat", "bmc", "automation", "sensitive"];
+
+    /// Whether a setting is of one of them: `heartbeat.interval_ms`.
+    fn have((key, _): &(String, Value)) -> bool {
+        key.split_once('.').is_some_and(|(first, _)| Self::NAMES.contains(&first))
+    }
+}
+
+/// What `settings` make of a policy, which they leave: the API takes it as a whole, so what is not named stays as it was.
+/// None: they do not name it.
+fn changed<T: Serialize + DeserializeOwned>(
+    settings: &mut Vec<(String, Value)>,
+    name: &str,
+    before: T,
+    what: &str,
+) -> Result<Option<T>, Failure> {
+    let is_of_it = |(key, _): &(String, Value)| key.split_once('.').is_some_and(|(first, _)| first == name);
+    let (own, rest): (Vec<_>, Vec<_>) = std::mem::take(settings).into_iter().partition(is_of_it);
+    *settings = rest;
+    if own.is_empty() {
+        return Ok(None);
+    }
+    let mut policy = json!({name: before});
+    own.into_iter().for_each(|(key, value)| put(&mut policy, &key, value));
+    serde_json::from_value(policy[name].take())
+        .map(Some)
+        .map_err(|error| Failure::refused(format!("these are no {what}")).because(error.to_string()))
+}
+
+/// Those that were changed.
+type Changed = (Option<HeartbeatPolicy>, Option<BmcPolicy>, Option<AutomationPolicy>, Option<SensitivePolicy>);
+
+/// What `settings` make of the site's own policies; what they leave is the provider's.
+fn policies(settings: &mut Vec<(String, Value)>, before: Policies) -> Result<Changed, Failure> {
+    Ok((
+        changed(settings, "heartbeat", before.heartbeat, "heartbeat times")?,
+        changed(settings, "bmc", before.bmc, "rules for BMCs")?,
+        changed(settings, "automation", before.automation, "rules of automation")?,
+        changed(settings, "sensitive", before.sensitive, "rules for wipes")?,
+    ))
+}
+
+/// What no policy of the site's own takes is its provider's.
 async fn set(set: Set, session: &Session) -> Result<(), Failure> {
-    let (heartbeat, rest): (Vec<_>, Vec<_>) = set.settings.into_iter().partition(is_heartbeat);
-    let (bmc, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_bmc);
-    let (automation, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_automation);
-    let (sensitive, provider): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_sensitive);
-    let mut body = PatchSite::default();
-    if !provider.is_empty() {
-        let mut settings = Value::Object(Map::new());
-        provider.into_iter().for_each(|(key, value)| put(&mut settings, &key, value));
-        body.provider = Some(settings);
-    }
-    if !heartbeat.is_empty() {
-        // The API takes the times as a whole: those that are not named stay as they are.
-        body.heartbeat = Some(times(session.client.site(&set.site).await?.heartbeat, heartbeat)?);
-    }
-    if !bmc.is_empty() {
-        body.bmc = Some(bmc_policy(session.client.site(&set.site).await?.bmc, bmc)?);
-    }
-    if !automation.is_empty() {
-        body.automation = Some(automation_policy(session.client.site(&set.site).await?.automation, automation)?);
-    }
-    if !sensitive.is_empty() {
-        body.sensitive = Some(sensitive_policy(session.client.site(&set.site).await?.sensitive, sensitive)?);
+    let mut settings = set.settings;
+    let before = match settings.iter().any(Policies::have) {
+        true => {
+            let SiteView { heartbeat, bmc, automation, sensitive, .. } = session.client.site(&set.site).await?;
+            Policies { heartbeat, bmc, automation, sensitive }
+        }
+        false => Policies::default(),
+    };
+    let (heartbeat, bmc, automation, sensitive) = policies(&mut settings, before)?;
+    let mut body = PatchSite { heartbeat, bmc, automation, sensitive, ..PatchSite::default() };
+    if !settings.is_empty() {
+        let mut provider = Value::Object(Map::new());
+        settings.into_iter().for_each(|(key, value)| put(&mut provider, &key, value));
+        body.provider = Some(provider);
     }
     patch(&set.site, &body, session).await
-}
-
-/// Whether a setting says what Lattice may do by itself: `automation.auto_remediate`.
-fn is_automation((key, _): &(String, Value)) -> bool {
-    key.starts_with("automation.")
-}
-
-/// Rules of automation with some of them changed.
-fn automation_policy(before: AutomationPolicy, changes: Vec<(String, Value)>) -> Result<AutomationPolicy, Failure> {
-    let mut policy = json!({"automation": before});
-    changes.into_iter().for_each(|(key, value)| put(&mut policy, &key, value));
-    serde_json::from_value(policy["automation"].take())
-        .map_err(|error| Failure::refused("these are no rules of automation").because(error.to_string()))
-}
-
-/// Whether a setting is of the site's wipes: `sensitive.wipe_timeout_ms`.
-fn is_sensitive((key, _): &(String, Value)) -> bool {
-    key.starts_with("sensitive.")
-}
-
-/// Rules for wipes with some of them changed.
-fn sensitive_policy(before: SensitivePolicy, changes: Vec<(String, Value)>) -> Result<SensitivePolicy, Failure> {
-    let mut policy = json!({"sensitive": before});
-    changes.into_iter().for_each(|(key, value)| put(&mut policy, &key, value));
-    serde_json::from_value(policy["sensitive"].take())
-        .map_err(|error| Failure::refused("these are no rules for wipes").because(error.to_string()))
-}
-
-/// Whether a setting is the site's own: `heartbeat.interval_ms`.
-fn is_heartbeat((key, _): &(String, Value)) -> bool {
-    key.starts_with("heartbeat.")
-}
-
-/// Whether a setting is of the site's BMCs: `bmc.networks`.
-fn is_bmc((key, _): &(String, Value)) -> bool {
-    key.starts_with("bmc.")
-}
-
-/// Rules for BMCs with some of them changed.
-fn bmc_policy(before: BmcPolicy, changes: Vec<(String, Value)>) -> Result<BmcPolicy, Failure> {
-    let mut policy = json!({"bmc": before});
-    changes.into_iter().for_each(|(key, value)| put(&mut policy, &key, value));
-    serde_json::from_value(policy["bmc"].take())
-        .map_err(|error| Failure::refused("these are no rules for BMCs").because(error.to_string()))
-}
-
-/// Heartbeat times with some of them changed.
-fn times(before: HeartbeatPolicy, changes: Vec<(String, Value)>) -> Result<HeartbeatPolicy, Failure> {
-    let mut times = json!({"heartbeat": before});
-    changes.into_iter().for_each(|(key, value)| put(&mut times, &key, value));
-    serde_json::from_value(times["heartbeat"].take())
-        .map_err(|error| Failure::refused("these are no heartbeat times").because(error.to_string()))
 }
 
 async fn patch(site: &str, body: &PatchSite, session: &Session) -> Result<(), Failure> {
@@ -420,19 +414,11 @@ fn create(place: Place, mut provider: Value) -> Result<CreateSite, Failure> {
             put(&mut provider, &key, value);
         }
     }
-    let (heartbeat, rest): (Vec<_>, Vec<_>) = place.set.into_iter().partition(is_heartbeat);
-    let (bmc, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_bmc);
-    let (automation, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_automation);
-    let (sensitive, settings): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_sensitive);
+    let mut settings = place.set;
+    let (heartbeat, bmc, automation, sensitive) = policies(&mut settings, Policies::default())?;
     for (key, value) in settings {
         put(&mut provider, &key, value);
     }
-    let heartbeat = (!heartbeat.is_empty()).then(|| times(HeartbeatPolicy::default(), heartbeat)).transpose()?;
-    let bmc = (!bmc.is_empty()).then(|| bmc_policy(BmcPolicy::default(), bmc)).transpose()?;
-    let given = (!automation.is_empty()).then_some(automation);
-    let automation = given.map(|given| automation_policy(AutomationPolicy::default(), given)).transpose()?;
-    let sensitive =
-        (!sensitive.is_empty()).then(|| sensitive_policy(SensitivePolicy::default(), sensitive)).transpose()?;
     Ok(CreateSite { name: place.name, region_code: place.region, provider, heartbeat, bmc, automation, sensitive })
 }
 

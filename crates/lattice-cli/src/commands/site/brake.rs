@@ -9,6 +9,7 @@ use lattice_api::site::{PullBrake, SiteView};
 use crate::failure::Failure;
 use crate::session::{Session, request};
 use crate::span;
+use crate::vocabulary::pair;
 
 /// A brake to pull, or to let go.
 #[derive(Debug, Args)]
@@ -19,7 +20,7 @@ pub struct Brake {
     #[arg(long = "for", value_name = "SPAN", value_parser = span::parse, required_unless_present = "release")]
     span: Option<Duration>,
     /// Only for nodes with this label, such as rack=c07
-    #[arg(long = "selector", value_name = "NAME=VALUE", value_parser = label, conflicts_with = "release")]
+    #[arg(long = "selector", value_name = "NAME=VALUE", value_parser = pair, conflicts_with = "release")]
     selector: Vec<(String, String)>,
     /// Let go instead: everything that a brake holds back at the site counts as lost now
     #[arg(long, conflicts_with = "span")]
@@ -27,13 +28,6 @@ pub struct Brake {
     /// Why; kept in the audit
     #[arg(long, default_value = "", hide_default_value = true)]
     reason: String,
-}
-
-fn label(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        Some(_) | None => Err("must be NAME=VALUE".to_owned()),
-    }
 }
 
 /// Pulls it, or lets go.
