@@ -115,6 +115,11 @@ pub fn error(class: FailureClass, error_code: &str, message: impl Into<String>) 
     }
 }
 
+/// Our own rows cannot be read.
+pub fn store_failed(failure: lattice_store::StoreError) -> StageError {
+    error(FailureClass::UpstreamTransient, "store_failed", format!("our own rows cannot be read: {failure}"))
+}
+
 /// The same failure, recovered by that action of an operator.
 pub fn recovered_by(action: OperatorAction, error: StageError) -> StageError {
     StageError { recovery: Some(action), ..error }

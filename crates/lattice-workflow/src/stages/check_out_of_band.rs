@@ -10,7 +10,7 @@ use lattice_core::failure::FailureClass;
 use lattice_core::job::StageError;
 
 use crate::power::{of_bmc, own_bmc, seen_by_bmc};
-use crate::stage::{Context, Delta, Observation, Outcome, StageRunner, error};
+use crate::stage::{Context, Delta, Observation, Outcome, StageRunner, error, store_failed};
 
 /// See the module.
 pub struct CheckOutOfBand;
@@ -26,10 +26,7 @@ impl StageRunner for CheckOutOfBand {
             let why = format!("{} has no BMC any more", ctx.node.hostname);
             return Err(error(FailureClass::InputConfigError, "no_bmc", why));
         };
-        let broken = |failure: lattice_store::StoreError| {
-            error(FailureClass::UpstreamTransient, "store_failed", format!("our own rows cannot be read: {failure}"))
-        };
-        let earlier = ctx.tools.store.bmc_report(ctx.node.id).await.map_err(broken)?;
+        let earlier = ctx.tools.store.bmc_report(ctx.node.id).await.map_err(store_failed)?;
         let power = bmc.power().await.map_err(of_bmc(ctx.now))?;
         let since = earlier.as_ref().and_then(|report| report.log_position());
         let health = bmc.health(since).await;

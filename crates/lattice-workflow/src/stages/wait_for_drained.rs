@@ -13,7 +13,7 @@ use lattice_core::node::Availability;
 use lattice_core::node::availability::AvailabilityEvent;
 use lattice_core::time::{Timestamp, human};
 
-use crate::stage::{Context, Delta, NodeAsk, Observation, Outcome, StageRunner, error};
+use crate::stage::{Context, Delta, NodeAsk, Observation, Outcome, StageRunner, error, store_failed};
 
 /// Agents report how much runs every ten seconds; half of that keeps the wait short.
 const RECHECK: Duration = Duration::from_secs(5);
@@ -116,10 +116,7 @@ async fn past(ctx: &Context<'_>) -> Result<Observation, StageError> {
 }
 
 async fn placed(ctx: &Context<'_>) -> Result<Vec<Allocation>, StageError> {
-    let broken = |failure: lattice_store::StoreError| {
-        error(FailureClass::UpstreamTransient, "store_failed", format!("our own rows cannot be read: {failure}"))
-    };
-    ctx.tools.store.placed_on(ctx.node.id).await.map_err(broken)
+    ctx.tools.store.placed_on(ctx.node.id).await.map_err(store_failed)
 }
 
 /// Whether nothing runs on a draining node any more, as its agent says.
