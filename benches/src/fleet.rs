@@ -16,6 +16,8 @@ use crate::heartbeats::identities::{T0, node as node_id};
 
 /// The SKU of every node.
 pub const SKU: &str = "mi300x.192g.8gpu";
+/// The boot that every node is in.
+pub const BOOT_ID: &str = "b1c5a6de-37f7-4e3c-a5a3-0c3a6d1b8f11";
 /// Commits handed over at once.
 const BATCH: u32 = 1_000;
 
@@ -74,7 +76,7 @@ pub fn node(number: u32, site: &Site) -> Node {
         drain_intent: false,
         minor_issue: None,
         identity_epoch: 1,
-        boot_id: Some("b1c5a6de-37f7-4e3c-a5a3-0c3a6d1b8f11".to_owned()),
+        boot_id: Some(BOOT_ID.to_owned()),
         agent_version: Some("0.1.0".to_owned()),
         fingerprint: Some("f".repeat(64)),
         deviates_since: None,

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use lattice_api::agent::{Bootstrap, HealthSummary, RegisterRequest};
 use lattice_api::error::Problem;
-use lattice_core::ids::SessionId;
+use lattice_core::ids::{NodeId, SessionId};
 use lattice_core::node::{DiskFact, GpuFact, HostFacts, NicFact};
-use lattice_core::time::Clock;
+use lattice_core::time::{Clock, Timestamp};
 use lattice_providers::error::ProviderError;
 use lattice_providers::machine::fake::{FakeLatency, FakeProvider};
 use lattice_providers::observer::{MachineObservation, MachineObserver, MachineState};
@@ -101,6 +101,11 @@ async fn enrol(agents: &Agents, bootstrap: Bootstrap) -> Result<(), Problem> {
             at: SystemClock.now(),
         })
         .await?;
+    agents.register(registration(node, boot_id, SystemClock.now())).await.map(drop)
+}
+
+/// What the agent of a healthy host with eight GPUs registers with.
+pub fn registration(node: NodeId, boot_id: String, at: Timestamp) -> Registration {
     let request = RegisterRequest {
         boot_id,
         agent_version: "0.1.0".to_owned(),
@@ -109,9 +114,7 @@ async fn enrol(agents: &Agents, bootstrap: Bootstrap) -> Result<(), Problem> {
         health: HealthSummary { gpu_count: 8, max_temperature_c: Some(61), ..HealthSummary::default() },
         running: Vec::new(),
     };
-    let at = SystemClock.now();
-    let session = SessionId::generate(&SystemIds, at);
-    agents.register(Registration { node, session, request, peer: FROM, at }).await.map(drop)
+    Registration { node, session: SessionId::generate(&SystemIds, at), request, peer: FROM, at }
 }
 
 /// What a host with eight GPUs reports.

@@ -54,7 +54,8 @@ pub struct State {
     pub verdicts: u64,
 }
 
-struct NoJobs;
+/// There is nobody to be woken.
+pub struct NoJobs;
 
 impl WakeJob for NoJobs {
     fn wake(&self, _: JobId) {}
