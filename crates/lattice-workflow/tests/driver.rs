@@ -1,4 +1,4 @@
-//! A defect that ends a turn by a panic stops neither the driver nor, for good, the job.
+//! What the driver survives: a defect that ends a turn by a panic, and a job of which nobody told it.
 #![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 #[allow(dead_code, reason = "each test binary uses a part of the harness")]
@@ -89,5 +89,21 @@ async fn a_turn_that_panics_is_made_again_after_the_pause_of_a_failure() {
     driver.waker().node(job.node).await;
     let done = until(&world, job.id, |row| row.state.status.is_terminal()).await;
     assert_eq!(done.state.status, JobStatus::Completed, "{:?}", done.state);
+    driver.drain().await;
+}
+
+/// Whoever committed it died before it could tell, or did not learn that its commit was made.
+#[tokio::test]
+async fn a_job_of_which_nobody_told_the_driver_is_taken_up() {
+    let world = World::lxd().await;
+    let clock = Arc::new(Passing(Instant::now()));
+    let limits = DriverLimits { forgotten: Duration::from_millis(20), ..Default::default() };
+    let driver = EmbeddedDriver::start(world.runner(CrashPlan::never(), clock), limits);
+    // The rows as they were at the start have been read once this one is driven.
+    let known = world.onboard("c07u42", JobInput::OnboardLxd { hostname: "c07u42".to_owned() }).await;
+    driver.waker().job(known.id).await;
+    until(&world, known.id, |row| row.outputs.token.is_some()).await;
+    let job = world.onboard("c07u43", JobInput::OnboardLxd { hostname: "c07u43".to_owned() }).await;
+    until(&world, job.id, |row| row.outputs.token.is_some()).await;
     driver.drain().await;
 }

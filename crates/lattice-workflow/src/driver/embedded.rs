@@ -13,6 +13,7 @@ use lattice_core::time::Timestamp;
 use lattice_store::{PAGE_MAX, StoreError};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::MissedTickBehavior;
 use tracing::{error, warn};
 
 use super::ready::ReadyJobs;
@@ -31,11 +32,20 @@ pub struct DriverLimits {
     pub pokes: usize,
     /// Pause before a job whose turn failed for a reason of our own, or panicked, is tried again.
     pub after_failure: Duration,
+    /// Pause between two looks for jobs of which nobody told this driver: a server died, or could not tell whether its
+    /// commit was made.
+    pub forgotten: Duration,
 }
 
 impl Default for DriverLimits {
     fn default() -> Self {
-        Self { turns: 256, turns_per_site: 128, pokes: 4_096, after_failure: Duration::from_secs(1) }
+        Self {
+            turns: 256,
+            turns_per_site: 128,
+            pokes: 4_096,
+            after_failure: Duration::from_secs(1),
+            forgotten: Duration::from_secs(15),
+        }
     }
 }
 
@@ -152,6 +162,8 @@ impl Driver {
             error!(error = %failed, "jobs cannot be read, trying again");
             tokio::time::sleep(self.limits.after_failure).await;
         }
+        let mut forgotten = tokio::time::interval(self.limits.forgotten);
+        forgotten.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             self.fire();
             self.start_turns();
@@ -167,6 +179,7 @@ impl Driver {
                     }
                     Err(panicked) => self.panicked(&panicked),
                 },
+                _ = forgotten.tick() => self.take_forgotten().await,
                 poke = pokes.recv() => match poke {
                     Some(Poke::Job(job)) => self.poked(job).await,
                     Some(Poke::Node(node)) => self.node_poked(node).await,
@@ -202,6 +215,20 @@ impl Driver {
 
     async fn store_page(&self, after: Option<JobId>) -> Result<Vec<Job>, StoreError> {
         self.runner.tools().store.runnable_jobs(after).await
+    }
+
+    /// Takes up what is overdue and unknown here. Usually nothing is: who commits a job wakes the driver.
+    async fn take_forgotten(&mut self) {
+        let overdue = self.runner.tools().clock.now() - self.limits.forgotten;
+        let jobs = match self.runner.tools().store.due_jobs(overdue, PAGE_MAX).await {
+            Ok(jobs) => jobs,
+            Err(failed) => return warn!(error = %failed, "overdue jobs cannot be read"),
+        };
+        for job in jobs {
+            if !self.slots.contains_key(&job.id) {
+                self.take(&job);
+            }
+        }
     }
 
     /// Knows a job from its row, and when it is due.
