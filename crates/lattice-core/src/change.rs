@@ -360,6 +360,12 @@ pub enum Guard {
         /// Which.
         node: NodeId,
     },
+    /// The commit of this op was applied: the next one of a chain builds on its rows. A generation alone does not say
+    /// it: somebody else's change may have come in the place of the one before.
+    After {
+        /// Which.
+        op: OpId,
+    },
 }
 
 /// Changes that stand or fall together.

@@ -155,6 +155,7 @@ fn unmet_guard(tx: &mut impl Transaction, commit: &Commit) -> Result<Option<Outc
             Guard::Lease { name, epoch } => (tx.lease(name)? != Some(*epoch)).then_some(Outcome::Fenced),
             Guard::HostnameFree { hostname } => taken(tx, UniqueKey::Hostname(hostname.clone()), None)?,
             Guard::NoLiveJob { node } => taken(tx, UniqueKey::LiveJob(*node), None)?,
+            Guard::After { op } => tx.op(*op)?.is_none().then(|| Outcome::Missing { resource: format!("op {op}") }),
         };
         if outcome.is_some() {
             return Ok(outcome);

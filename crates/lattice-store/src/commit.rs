@@ -176,6 +176,7 @@ impl Prepared {
                 Guard::Lease { name, .. } => drop(needs.leases.insert(name.clone())),
                 Guard::HostnameFree { hostname } => drop(needs.keys.insert(UniqueKey::Hostname(hostname.clone()))),
                 Guard::NoLiveJob { node } => drop(needs.keys.insert(UniqueKey::LiveJob(*node))),
+                Guard::After { op } => needs.ops.push(op.uuid()),
             }
         }
         for change in &self.commit.changes {

@@ -110,6 +110,21 @@ on_each_backend! {
         assert_eq!(history[2].row.action, NodeAction::Created);
     }
 
+    /// Another's change may bring the row to the very generation that the second one builds on.
+    async fn the_rest_of_a_chain_falls_with_its_beginning(store: Store) {
+        let (_, nodes) = fleet(&store, &["a"]).await;
+        let other = Node { minor_issue: Some("another's".to_owned()), ..nodes[0].successor(at(1)) };
+        let first = Node { boot_id: Some("boot".to_owned()), ..nodes[0].successor(at(1)) };
+        let second = Node { boot_failures: 1, ..first.successor(at(2)) };
+        apply(&store, vec![updated(&nodes[0], &other)]).await;
+        let first = commit(at(1), vec![], vec![updated(&nodes[0], &first)]);
+        let second = commit(at(2), vec![Guard::After { op: first.op }], vec![updated(&nodes[0], &second)]);
+        let outcomes = store.commit(vec![first, second]).await.unwrap();
+        assert!(matches!(outcomes[0], Outcome::Conflict { .. }), "{outcomes:?}");
+        assert!(matches!(outcomes[1], Outcome::Missing { .. }), "{outcomes:?}");
+        assert_eq!(store.node(other.id).await.unwrap(), Some(other));
+    }
+
     async fn a_repeated_op_is_answered_with_its_first_outcome(store: Store) {
         let (site, _) = fleet(&store, &[]).await;
         let node = node(site, "a");
