@@ -91,6 +91,10 @@ impl Fleet {
             return;
         }
         self.registry.admit(node.id, node.identity_epoch, now);
+        if !node.ownership.is_confirmed() {
+            // It registers again before it is heard, and ends what it lost.
+            self.registry.end_session(node.id);
+        }
         let last_heard = self.registry.last_heard(node.id).unwrap_or(now);
         self.registry.watch(node.id, detector::watch(node, self.times(node), last_heard));
         self.registry.set_pace(node.id, Duration::from_millis(self.policy(node.site).interval_ms));

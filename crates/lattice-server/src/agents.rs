@@ -128,7 +128,7 @@ impl Agents {
                 return Ok(after);
             }
         }
-        Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, "the node is being changed: try again"))
+        Err(being_changed())
     }
 
     async fn sku_of(&self, node: &Node) -> Result<Sku, Problem> {
@@ -237,6 +237,10 @@ impl AgentEvents for Agents {
         let address = address_of(registration.peer);
         let node = self
             .decide(node, registration.at, |request, node| {
+                // It was lost after the agent was told what to end.
+                if said.running.iter().any(|one| one.ownership_epoch != node.ownership.epoch) {
+                    return Err(Box::new(being_changed()));
+                }
                 let registration = agent::Registration {
                     facts: &said.facts,
                     fingerprint: &said.fingerprint,
@@ -311,6 +315,10 @@ impl AgentEvents for Agents {
 /// A host behind loopback is a container or a simulated machine: its address says nothing.
 fn address_of(peer: SocketAddr) -> Option<String> {
     (!peer.ip().is_loopback()).then(|| peer.ip().to_string())
+}
+
+fn being_changed() -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, "the node is being changed: try again")
 }
 
 fn unavailable(error: StoreError) -> Problem {

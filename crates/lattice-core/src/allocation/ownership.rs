@@ -18,6 +18,10 @@ pub struct Ownership {
     pub class: Option<NodeClass>,
     /// Grows when ownership is lost: what was started under an earlier one is stopped before the node may be ready.
     pub epoch: OwnershipEpoch,
+    /// The epoch in which its agent registered last, or in which nothing was left to be ended: below `epoch`, what it
+    /// lost may still run.
+    #[serde(default)]
+    pub confirmed: OwnershipEpoch,
     /// Allocations that are placed on it.
     pub allocations: u32,
     /// GPUs that they have together.
@@ -45,7 +49,7 @@ impl Ownership {
     pub fn without(&self, gpus: u32) -> Self {
         let allocations = self.allocations.saturating_sub(1);
         if allocations == 0 {
-            return Self { epoch: self.epoch, ..Self::default() };
+            return Self { epoch: self.epoch, confirmed: self.confirmed, ..Self::default() };
         }
         Self { allocations, gpus: self.gpus.saturating_sub(gpus), ..self.clone() }
     }
@@ -53,7 +57,20 @@ impl Ownership {
     /// After it was lost: nobody's, under the next epoch.
     #[must_use]
     pub fn lost(&self) -> Self {
-        Self { epoch: OwnershipEpoch(self.epoch.0 + 1), ..Self::default() }
+        let epoch = OwnershipEpoch(self.epoch.0 + 1);
+        let is_nothing_lost = self.allocations == 0 && self.is_confirmed();
+        Self { epoch, confirmed: if is_nothing_lost { epoch } else { self.confirmed }, ..Self::default() }
+    }
+
+    /// After its agent registered: it runs nothing that was lost.
+    #[must_use]
+    pub fn registered(&self) -> Self {
+        Self { confirmed: self.epoch, ..self.clone() }
+    }
+
+    /// Whether what was lost with an earlier epoch has been ended, as its agent says.
+    pub fn is_confirmed(&self) -> bool {
+        self.confirmed == self.epoch
     }
 
     /// Whether sensitive work may have left something on the node that must be wiped once this ownership ends.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Request;
 use crate::allocation::Allocation;
-use crate::change::{Change, Commit, NodeAction, NodeChange, Resource};
+use crate::change::{Change, Commit, Guard, NodeAction, NodeChange, Resource};
 use crate::credential::EnrollmentToken;
 use crate::ids::OpId;
 use crate::node::availability::{AvailabilityEvent, Effect};
@@ -17,7 +17,7 @@ use crate::time::Timestamp;
 
 /// A row that went through several transitions, each with its own commit.
 ///
-/// The commits build on each other's generations: hand them over together, in order.
+/// Each commit builds on the one before and stands only with it: hand them over together, in order.
 pub struct Chain<'a, 'b> {
     request: &'b Request<'a>,
     node: Node,
@@ -48,8 +48,9 @@ impl<'a, 'b> Chain<'a, 'b> {
         let mut changes = vec![Change::Node(Box::new(change))];
         changes.append(&mut others);
         let mut commit = self.request.commit(Vec::new(), changes);
-        if !self.commits.is_empty() {
+        if let Some(before) = self.commits.last() {
             commit.op = OpId::generate(self.request.ids, self.request.now);
+            commit.guards.push(Guard::After { op: before.op });
         }
         self.commits.push(commit);
     }
@@ -134,6 +135,8 @@ pub struct Registration<'a> {
 /// Booting becomes ready; down for its silence becomes ready again; failed with another boot id boots once more.
 /// A node that is disabled stays down. spec: S1 "Booting → Ready"; design: 2-state-model "Re-registration"
 ///
+/// What it runs must be what the node owns: the caller sees to it.
+///
 /// A node that is well and says what it said before is not worth a row: after a restart of the server the whole fleet
 /// registers again at once.
 pub fn registered(
@@ -152,6 +155,7 @@ pub fn registered(
     after.boot_id = Some(registration.boot_id.to_owned());
     after.agent_version = Some(registration.agent_version.to_owned());
     after.fingerprint = Some(registration.fingerprint.to_owned());
+    after.ownership = node.ownership.registered();
     if let Some(address) = registration.address {
         after.address = Some(address.to_owned());
     }
@@ -197,12 +201,12 @@ fn is_well(node: &Node) -> bool {
     }
 }
 
-/// The fingerprint stands for the facts: it is computed from them.
+/// The fingerprint stands for the facts: it is computed from them. That what was lost is ended is news too.
 fn says_something_new(before: &Node, after: &Node) -> bool {
     fn said(node: &Node) -> [Option<&str>; 4] {
         [node.boot_id.as_deref(), node.agent_version.as_deref(), node.fingerprint.as_deref(), node.address.as_deref()]
     }
-    said(before) != said(after)
+    said(before) != said(after) || before.ownership != after.ownership
 }
 
 /// A heartbeat that says something new, or that somebody waited for.

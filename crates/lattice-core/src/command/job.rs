@@ -68,14 +68,7 @@ pub fn act(
     asked: &Asked,
 ) -> Result<Option<Planned>, ActRefused> {
     let flow = flow_for(&job.input, site);
-    let op = Op {
-        request_id: request.op,
-        action: asked.action,
-        observed: asked.observed,
-        decisions: asked.decisions.clone(),
-        lease_until: job.lease.as_ref().map(|lease| lease.until),
-    };
-    let Some(state) = step(&flow, &job.state, &Input::Op(op), request.now)? else { return Ok(None) };
+    let Some(state) = asked_state(request, job, &flow, asked)? else { return Ok(None) };
     let fails = wipe::fails(job.kind, &job.state, &state);
     let follows = match fails {
         true => Some(wipe::failed(request, node, job, &state)?.change),
@@ -95,34 +88,38 @@ pub fn act(
     if fails {
         changes.extend(wipe::told_of_failure(node, job, &state, request.now));
     }
-    changes.push(Change::Job(Box::new(JobChange {
-        after: successor(job, state, request.now),
-        before: Some(job.state.status),
-        cause: asked.action.to_string(),
-        stage_events: Vec::new(),
-        visible: true,
-    })));
+    changes.push(acted(request, job, state, asked.action));
     let commit = request.commit(Vec::new(), changes);
     Ok(Some(Planned { commit, node: node.id, job: Some(job.id), effects: Vec::new() }))
 }
 
 /// The cancellation of a job, as a part of a commit that moves its node too; none: it does nothing any more.
 pub(super) fn cancelled(request: &Request, job: &Job, site: &Site) -> Option<Change> {
+    let asked = Asked { action: OperatorAction::Cancel, observed: None, decisions: Decisions::default() };
+    let state = asked_state(request, job, &flow_for(&job.input, site), &asked).ok()??;
+    Some(acted(request, job, state, asked.action))
+}
+
+/// Where an operator's action brings a job; none when it is there already.
+fn asked_state(request: &Request, job: &Job, flow: &Flow, asked: &Asked) -> Result<Option<JobState>, job::Refused> {
     let op = Op {
         request_id: request.op,
-        action: OperatorAction::Cancel,
-        observed: None,
-        decisions: Decisions::default(),
+        action: asked.action,
+        observed: asked.observed,
+        decisions: asked.decisions.clone(),
         lease_until: job.lease.as_ref().map(|lease| lease.until),
     };
-    let state = step(&flow_for(&job.input, site), &job.state, &Input::Op(op), request.now).ok()??;
-    Some(Change::Job(Box::new(JobChange {
+    step(flow, &job.state, &Input::Op(op), request.now)
+}
+
+fn acted(request: &Request, job: &Job, state: JobState, action: OperatorAction) -> Change {
+    Change::Job(Box::new(JobChange {
         after: successor(job, state, request.now),
         before: Some(job.state.status),
-        cause: OperatorAction::Cancel.to_string(),
+        cause: action.to_string(),
         stage_events: Vec::new(),
         visible: true,
-    })))
+    }))
 }
 
 /// The job with the settings that stand now in place of those that it was accepted with, and what the audit says of it;

@@ -98,7 +98,7 @@ pub enum AvailabilityGuard {
     DownSilent,
     /// As `DownSilent`, with a drain intent.
     DownSilentDrainIntent,
-    /// Disabled, and the health check passed.
+    /// Disabled, its agent registered since it lost its work, and the health check passed.
     DisabledHealthy,
     /// As `DisabledHealthy`, with a drain intent.
     DisabledHealthyDrainIntent,

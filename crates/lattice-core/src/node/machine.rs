@@ -454,6 +454,12 @@ fn health_need(health: &Health) -> Option<String> {
     }
 }
 
+/// What it ran when it was taken down has ended, and it is well.
+fn return_need(node: &Node, health: &Health) -> Option<String> {
+    const ENDED: &str = "that its agent registers again: what it lost may still run until then";
+    unless(node.ownership.is_confirmed(), ENDED).or_else(|| health_need(health))
+}
+
 fn unless(met: bool, need: &str) -> Option<String> {
     (!met).then(|| need.to_owned())
 }
@@ -517,10 +523,10 @@ fn availability_need(node: &Node, guard: AvailabilityGuard, facts: &Facts) -> Op
         AvailabilityGuard::DownSilent => unless(silent && !drained, "that it was down for its silence"),
         AvailabilityGuard::DownSilentDrainIntent => unless(silent && drained, "that it was down for its silence"),
         AvailabilityGuard::DisabledHealthy => {
-            unless(disabled && !drained, "that it is disabled").or_else(|| health_need(&facts.health))
+            unless(disabled && !drained, "that it is disabled").or_else(|| return_need(node, &facts.health))
         }
         AvailabilityGuard::DisabledHealthyDrainIntent => {
-            unless(disabled && drained, "that it is disabled").or_else(|| health_need(&facts.health))
+            unless(disabled && drained, "that it is disabled").or_else(|| return_need(node, &facts.health))
         }
         AvailabilityGuard::NewBoot => unless(facts.new_boot, "another boot of the machine than the one that failed"),
         AvailabilityGuard::NoAllocations => {

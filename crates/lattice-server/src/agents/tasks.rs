@@ -12,7 +12,7 @@ use lattice_core::ids::NodeId;
 use lattice_core::time::Timestamp;
 use tracing::info;
 
-use super::{Agents, TRIES, unavailable};
+use super::{Agents, TRIES, being_changed, unavailable};
 use crate::agent_api::Handed;
 use crate::error::status_of;
 
@@ -153,7 +153,7 @@ impl Agents {
                 Outcome::Conflict { .. } | Outcome::Missing { .. } | Outcome::Fenced => {}
             }
         }
-        Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, "the node is being changed: try again"))
+        Err(being_changed())
     }
 }
 
