@@ -32,8 +32,7 @@ impl Conformance {
     /// # Errors
     /// The store fails.
     pub async fn load(&mut self, now: Timestamp) -> Result<Vec<JobId>, StoreError> {
-        let sites = self.read_sites().await?;
-        self.judge_sites(&sites, now).await
+        self.judge_changed_sites(now).await
     }
 
     /// Takes in what changed, from the store's feed; gives the drains that it began, whose drivers are to be woken.
@@ -43,8 +42,7 @@ impl Conformance {
     pub async fn take_in(&mut self, events: &[Event], now: Timestamp) -> Result<Vec<JobId>, StoreError> {
         let mut begun = Vec::new();
         if events.iter().any(|event| event.row.resource_kind == "site") {
-            let changed = self.read_sites().await?;
-            begun.extend(self.judge_sites(&changed, now).await?);
+            begun.extend(self.judge_changed_sites(now).await?);
         }
         // A job that ended may have kept a node from being drained: its node is judged again.
         let changed: BTreeSet<NodeId> = events.iter().filter_map(|event| event.row.node).collect();
@@ -56,17 +54,19 @@ impl Conformance {
         Ok(begun)
     }
 
-    /// Reads the sites that have approvals; gives those whose approvals changed, or ended.
-    async fn read_sites(&mut self) -> Result<Vec<Site>, StoreError> {
+    /// Reads the sites, and judges the nodes of those whose approvals changed, or ended. They count as known only once
+    /// all of it was done.
+    async fn judge_changed_sites(&mut self, now: Timestamp) -> Result<Vec<JobId>, StoreError> {
         let sites = self.store.sites().await?;
         let changed = |site: &&Site| {
             let known = self.sites.get(&site.id).map_or(&[][..], |known| &known.approved);
             known != site.approved
         };
-        let changed: Vec<Site> = sites.iter().filter(changed).cloned().collect();
-        self.sites = sites.into_iter().filter(|site| !site.approved.is_empty()).map(|site| (site.id, site)).collect();
         // A site without approvals any more is judged once, to take back what was said of its nodes.
-        Ok(changed)
+        let changed: Vec<Site> = sites.iter().filter(changed).cloned().collect();
+        let begun = self.judge_sites(&changed, now).await?;
+        self.sites = sites.into_iter().filter(|site| !site.approved.is_empty()).map(|site| (site.id, site)).collect();
+        Ok(begun)
     }
 
     async fn judge_sites(&self, sites: &[Site], now: Timestamp) -> Result<Vec<JobId>, StoreError> {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lattice_controllers::{Allocator, Detector, Fleet, expire_bootstraps};
+use lattice_controllers::{Allocator, Conformance, Detector, Fleet, expire_bootstraps};
 use lattice_core::change::{Change, Outcome};
 use lattice_core::heartbeat::Registry;
 use lattice_core::ids::{EventSeq, Generation, IdSource, JobId, SiteId};
@@ -150,6 +150,8 @@ impl Plane {
         let registry = Arc::new(Registry::new());
         let fleet = Arc::new(Fleet::new(store.clone(), Arc::clone(&registry)));
         ensure_local_site(&store, &*clock, &*ids).await?;
+        // What is committed from here on is taken in from the feed, whether the rows that are read now say it already.
+        let seen = store.last_event().await?;
         fleet.load(clock.now()).await?;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
 
@@ -177,7 +179,9 @@ impl Plane {
         let task_loop = task_loop.start(&clock, pauses.tasks, &tasks, &stop).await?;
         let watched = Arc::clone(&fleet);
         let loops = Loops { store: store.clone(), fleet, clock: clock.clone(), ids: ids.clone(), tasks: task_loop };
-        loops.spawn(&tasks, &stop, &ground, pauses);
+        let feed =
+            Feed { seen, judge: Conformance::new(store.clone(), ids.clone()), judged: false, wake: wake.clone() };
+        loops.spawn(&tasks, &stop, &ground, pauses, feed);
         let parts = http::Parts {
             webhooks: ground.webhooks,
             secret_standing: Arc::default(),
@@ -200,7 +204,6 @@ impl Plane {
         tasks.spawn(secrets::watch(&parts, settings.name.clone()));
         tasks.spawn(webhooks::deliver(Courier::of(&parts, settings.name), stop.clone()));
         tasks.spawn(bmc_watch::run(&parts, watched, pauses.bmcs));
-        tasks.spawn(standing::conformance(&parts));
         tasks.spawn(standing::remedy(&parts));
         tasks.spawn(wipe_watch::run(&parts));
         Ok(Self { agents: Arc::new(service), router: http::router(parts), stop, driver, tasks })
@@ -285,7 +288,7 @@ struct Loops {
 }
 
 impl Loops {
-    fn spawn(self, tasks: &TaskTracker, stop: &CancellationToken, ground: &Ground, pauses: Pauses) {
+    fn spawn(self, tasks: &TaskTracker, stop: &CancellationToken, ground: &Ground, pauses: Pauses, feed: Feed) {
         let detector = Detector::new(self.store.clone(), Arc::clone(&self.fleet), Arc::clone(&self.ids));
         let registry = Arc::clone(self.fleet.registry());
         tasks.spawn(detect(
@@ -301,44 +304,52 @@ impl Loops {
         tasks.spawn(allocate(allocator, Arc::clone(&self.clock), ticks(pauses.allocator), stop.clone()));
         let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
         tasks.spawn(expire(self.store.clone(), clock, ids, ticks(pauses.bootstraps), stop.clone()));
-        tasks.spawn(self.follow(stop.clone()));
+        tasks.spawn(self.follow(feed, stop.clone()));
     }
 
-    /// Takes in what was committed, by whomever: the registry is kept in step.
-    async fn follow(self, stop: CancellationToken) {
+    /// Takes in what was committed, by whomever: the registry is kept in step, fingerprints are judged.
+    async fn follow(self, mut feed: Feed, stop: CancellationToken) {
         let mut follower = self.store.follow();
-        let mut seen = match self.store.last_event().await {
-            Ok(last) => last,
-            Err(error) => {
-                warn!(%error, "feed starts at its beginning");
-                EventSeq(0)
-            }
-        };
         loop {
-            let woken = tokio::select! {
-            biased;
-                () = stop.cancelled() => return,
-                woken = follower.after(seen) => woken,
-            };
-            if woken.is_err() {
-                return;
+            let taken = self.take_in(&mut feed).await;
+            if let Err(error) = &taken {
+                warn!(%error, "feed waits for the store");
             }
-            match self.take_in(seen).await {
-                Ok(last) => seen = last,
-                Err(error) => {
-                    warn!(%error, "feed waits for the store");
-                    tokio::time::sleep(Duration::from_millis(200)).await;
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(Duration::from_millis(200)), if taken.is_err() => {}
+                woken = follower.after(feed.seen), if taken.is_ok() => {
+                    if woken.is_err() {
+                        return;
+                    }
                 }
             }
         }
     }
 
-    async fn take_in(&self, seen: EventSeq) -> Result<EventSeq, lattice_store::StoreError> {
-        let events = self.store.events(seen, &EventFilter::default(), FEED_PAGE).await?;
+    async fn take_in(&self, feed: &mut Feed) -> Result<(), StoreError> {
+        let events = self.store.events(feed.seen, &EventFilter::default(), FEED_PAGE).await?;
         self.tasks.take_in(&events).await;
         self.fleet.take_in(&events, self.clock.now()).await?;
-        Ok(events.last().map_or(seen, |event| event.seq))
+        let begun = match feed.judged {
+            true => feed.judge.take_in(&events, self.clock.now()).await?,
+            false => feed.judge.load(self.clock.now()).await?,
+        };
+        begun.into_iter().for_each(|job| feed.wake.wake(job));
+        feed.judged = true;
+        feed.seen = events.last().map_or(feed.seen, |event| event.seq);
+        Ok(())
     }
+}
+
+/// How far the feed was read, and who is told of it besides the fleet and the tasks.
+struct Feed {
+    seen: EventSeq,
+    judge: Conformance,
+    /// Whether everybody was judged once; from then on those who change are.
+    judged: bool,
+    wake: Arc<Wake>,
 }
 
 /// A timer that does not make up for late ticks.
