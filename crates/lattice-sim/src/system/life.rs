@@ -32,7 +32,7 @@ use super::server::{Server, Servers};
 /// Name of the site.
 pub const SITE: &str = "sim";
 /// How long nothing goes wrong before the end is looked at.
-const REST: Duration = Duration::from_secs(45 * 60);
+const REST: Duration = Duration::from_secs(30 * 60);
 
 /// One life.
 pub struct LifeOf {

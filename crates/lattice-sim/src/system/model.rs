@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use lattice_core::agent::task::Task;
 use lattice_core::allocation::Allocation;
 use lattice_core::change::{Change, Commit};
-use lattice_core::ids::{AllocationId, JobId, NodeId, TaskId};
+use lattice_core::ids::{AllocationId, JobId, NodeId, SiteId, TaskId};
 use lattice_core::job::Job;
 use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::node::{Node, Status};
+use lattice_core::time::Timestamp;
 
 /// The newest allocations and jobs that operators still think of.
 const RECENT: usize = 10;
@@ -27,6 +28,8 @@ pub struct Model {
     pub tasks: BTreeMap<TaskId, Task>,
     /// The times of every site.
     pub policy: HeartbeatPolicy,
+    /// When an operator let a brake go last, for each site.
+    pub let_go_at: BTreeMap<SiteId, Timestamp>,
 }
 
 /// One commit, as it changed the rows.
@@ -66,12 +69,16 @@ impl Model {
                     let after = change.after.clone();
                     moved.tasks.push((self.tasks.insert(after.id, after.clone()), after));
                 }
+                Change::Site(site) => {
+                    if let Some(at) = site.let_go_at {
+                        self.let_go_at.insert(site.id, at);
+                    }
+                }
                 Change::HostFacts { .. }
                 | Change::ProviderState(_)
                 | Change::BmcReport(_)
                 | Change::Bmc { .. }
                 | Change::Batch(_)
-                | Change::Site(_)
                 | Change::SiteCredential { .. }
                 | Change::Sku(_)
                 | Change::Profile(_)

@@ -216,8 +216,9 @@ fn brakes_hold(model: &Model, moved: &Moved<'_>) -> Vec<String> {
         let Some(until) = before.ownership.braked_until.filter(|until| moved.commit.at < *until) else { continue };
         let still = after.ownership.epoch == before.ownership.epoch;
         let asked = moved.commit.actor.role != Role::System;
+        let let_go = brake::lets_go(before, model.let_go_at.get(&before.site).copied(), moved.commit.at);
         let evidence = after.down_cause == Some(DownCause::CriticalHardware);
-        if !still && !asked && !evidence {
+        if !still && !asked && !let_go && !evidence {
             wrong.push(format!("{} lost what it owned though it is braked until {until}", after.hostname));
         }
         let placed = model.placed_on(after.id).count();
@@ -242,7 +243,11 @@ fn mass_failures(model: &Model, moved: &Moved<'_>) -> Vec<String> {
         let others = || model.nodes.values().filter(|node| node.id != before.id && node.site == before.site);
         let members = others().filter(|node| brake::is_member(node)).count() + 1;
         let grace = |node: &Node| model.policy.times(node.effective_class()).grace();
-        let silences = others().filter_map(|node| brake::silent_since(node, grace(node)));
+        // Those who are judged together do not see each other fall: one that was drained, or had an issue, was not silent
+        // before it.
+        let is_earlier =
+            |node: &&Node| node.state.availability != Availability::Down || node.availability_since < moved.commit.at;
+        let silences = others().filter(is_earlier).filter_map(|node| brake::silent_since(node, grace(node)));
         let since = before.availability_since;
         if model.policy.brake && brake::is_mass_failure(silences.chain([since]), since, times.window(), members) {
             wrong.push(format!("{} lost its work when most of its site fell silent", after.hostname));
@@ -259,9 +264,9 @@ fn disabled_stay(_: &Model, moved: &Moved<'_>) -> Vec<String> {
         if was && gone && moved.commit.actor.role == Role::System && after.state.status != Status::Deleted {
             wrong.push(format!("{} is not disabled any more, and nobody asked", after.hostname));
         }
-        // A reboot leads past it, and keeps the hold: nothing is placed there.
+        // A reboot leads past it, and keeps the hold: nothing is placed there, and silence ends as it does elsewhere.
         let came_back =
-            before.state.availability == Availability::Down && after.state.availability == Availability::Ready;
+            before.down_cause == Some(DownCause::Disabled) && after.state.availability == Availability::Ready;
         if was && !gone && came_back {
             wrong.push(format!("{} is disabled and {}", after.hostname, after.state));
         }
