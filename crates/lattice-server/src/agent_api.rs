@@ -3,6 +3,7 @@
 //! Bare hyper on a thread of its own. [`AgentService`] answers, [`AgentEvents`] decides and commits, the registry of
 //! `lattice-core` judges each identity and heartbeat.
 
+mod allowance;
 mod desk;
 mod events;
 mod listener;

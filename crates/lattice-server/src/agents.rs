@@ -3,6 +3,7 @@
 mod claims;
 mod tasks;
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -40,6 +41,9 @@ const HISTORY_OF_A_MOMENT: usize = 100;
 /// Refused identities written to the audit per minute, all agents together; a revoked agent asks again and again.
 const REFUSALS_PER_MINUTE: u32 = 60;
 
+/// How long nothing is said again of a node whose identity two agents have.
+const SHARED_AGAIN: Duration = Duration::from_secs(600);
+
 /// Wakes the driver of a job after something happened that it may wait for.
 pub trait WakeJob: Send + Sync {
     /// The job may go on.
@@ -55,6 +59,8 @@ pub struct Agents {
     task_keys: Arc<TaskKeys>,
     certificate_life: Duration,
     refusals: Mutex<(Timestamp, u32)>,
+    /// Nodes with two agents, and when that was told last.
+    shared: Mutex<HashMap<NodeId, Timestamp>>,
     /// What jobs keep secret for machines that boot; none: nothing is given to them.
     secrets: Option<Arc<dyn SecretStore>>,
 }
@@ -73,7 +79,8 @@ impl Agents {
         certificate_life: Duration,
     ) -> Self {
         let refusals = Mutex::new((Timestamp::default(), 0));
-        Self { store, fleet, ids, jobs, task_keys, certificate_life, refusals, secrets: None }
+        let shared = Mutex::default();
+        Self { store, fleet, ids, jobs, task_keys, certificate_life, refusals, shared, secrets: None }
     }
 
     /// The same, giving machines that boot from the network the tokens that jobs keep for them.
@@ -297,6 +304,27 @@ impl AgentEvents for Agents {
                 warn!(%error, "store failed");
                 false
             }
+        }
+    }
+
+    async fn identity_shared(&self, node: NodeId, peer: SocketAddr, at: Timestamp) {
+        {
+            let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            shared.retain(|_, told| at.since(*told) < SHARED_AGAIN);
+            if shared.contains_key(&node) {
+                return;
+            }
+            shared.insert(node, at);
+        }
+        let detail = format!(
+            "two agents have its identity and take its session from each other, one of them at {}: a disk was copied, or \
+             an agent runs twice; stop one, or give its host an identity of its own",
+            peer.ip()
+        );
+        let name = "node.identity_shared".to_owned();
+        let change = Change::Note { name, resource: Resource::Node(node), detail };
+        if let Err(error) = self.store.commit(vec![self.request(node, at).commit(Vec::new(), vec![change])]).await {
+            warn!(node_id = %node, %error, "that two agents have one identity is not noted");
         }
     }
 

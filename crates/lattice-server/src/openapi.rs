@@ -186,6 +186,7 @@ const SINGLE: &[(&str, &str)] = &[
         "a job begins anew with other settings than it was accepted with; the payload says what differs",
     ),
     ("node.alert.raised", "operators should look at a node: it is down or failed; the payload says why"),
+    ("node.identity_shared", "two agents have the identity of one node and take its session from each other"),
     ("node.conformance_drift", "a node's fingerprint is none of the approved ones; the payload says which it is"),
     ("node.bmc.evidence", "a node's BMC reports other evidence about its hardware than before"),
     ("node.bmc.set", "a node's BMC or its credential was set"),
@@ -231,7 +232,7 @@ pub fn event_names() -> Vec<(String, String)> {
             (format!("node.{action}"), "a node changed; the payload has its states, holds and the cause".to_owned())
         })
         .collect();
-    for noun in ["onboarding", "drain", "retirement", "removal", "reboot", "bmc_investigation", "wipe"] {
+    for noun in ["onboarding", "drain", "retirement", "removal", "reboot", "reimage", "bmc_investigation", "wipe"] {
         for what in ["started", "completed", "failed", "manual_intervention_required", "cancelled"] {
             names.push((format!("node.{noun}.{what}"), format!("a job of kind {noun} reached that point")));
         }

@@ -98,7 +98,7 @@ async fn a_job_of_which_nobody_told_the_driver_is_taken_up() {
     let world = World::lxd().await;
     let clock = Arc::new(Passing(Instant::now()));
     let limits = DriverLimits { forgotten: Duration::from_millis(20), ..Default::default() };
-    let driver = EmbeddedDriver::start(world.runner(CrashPlan::never(), clock), limits);
+    let driver = EmbeddedDriver::start(world.runner_with(CrashPlan::never(), clock, world.providers.clone()), limits);
     // The rows as they were at the start have been read once this one is driven.
     let known = world.onboard("c07u42", JobInput::OnboardLxd { hostname: "c07u42".to_owned() }).await;
     driver.waker().job(known.id).await;

@@ -397,6 +397,11 @@ impl Handle {
         Ok(())
     }
 
+    /// Whether a session is open, and it is not this one.
+    pub fn is_open_to_another(&self, mine: SessionId) -> bool {
+        self.tenant().is_ok_and(|slot| slot.session != NO_SESSION && slot.session != session_key(mine))
+    }
+
     /// Takes a heartbeat that arrived at `now`.
     ///
     /// # Errors

@@ -102,6 +102,12 @@ pub trait AgentEvents: Send + Sync {
         false
     }
 
+    /// Two agents take the session of one node from each other: operators are told. It comes again and again: bound what
+    /// is written.
+    async fn identity_shared(&self, node: NodeId, peer: SocketAddr, at: Timestamp) {
+        let _ = (node, peer, at);
+    }
+
     /// An identity was refused: for the audit. A revoked agent asks again and again: bound what is written.
     async fn refused(&self, refusal: IdentityRefusal);
 }

@@ -8,6 +8,7 @@ use lattice_core::heartbeat::Refused;
 use lattice_core::ids::NodeId;
 use lattice_core::time::Timestamp;
 
+use super::allowance::HEARTBEATS_PER_SECOND;
 use crate::pki::{IdentityError, PkiError};
 
 /// A refusal, before it becomes a body.
@@ -39,6 +40,8 @@ pub(super) enum Refusal {
     Deleted { node: NodeId },
     #[error("node {node}: {refused}")]
     Registry { node: NodeId, refused: Refused },
+    #[error("node {node} sends more than {HEARTBEATS_PER_SECOND} heartbeats a second over one connection")]
+    TooOften { node: NodeId },
     #[error(transparent)]
     Pki(#[from] PkiError),
     #[error("refused by the server's decision: {}", .0.detail)]
@@ -70,6 +73,7 @@ impl Refusal {
                 Refused::SessionUnknown => (StatusCode::CONFLICT, Code::SessionUnknown),
                 Refused::Replayed { .. } => (StatusCode::CONFLICT, Code::HeartbeatReplayed),
             },
+            Self::TooOften { .. } => (StatusCode::TOO_MANY_REQUESTS, Code::RateLimited),
             Self::Pki(PkiError::Request(_)) => (StatusCode::UNPROCESSABLE_ENTITY, Code::CertificateRequest),
             Self::Pki(PkiError::Material(_) | PkiError::Name(_) | PkiError::Library(_)) => {
                 (StatusCode::INTERNAL_SERVER_ERROR, Code::Internal)
@@ -93,6 +97,9 @@ impl Refusal {
             )),
             Self::Deleted { .. } => problem.next(NextAction::Fix {
                 what: "stop the agent on this host: systemctl disable --now lattice-agent".into(),
+            }),
+            Self::TooOften { .. } => problem.next(NextAction::Fix {
+                what: "wait a second, then send them at the interval that the last answer named".into(),
             }),
             Self::NoAgentBinary => problem.next(NextAction::Fix {
                 what: "set bootstrap.agent_binary in the server's configuration and restart it".into(),

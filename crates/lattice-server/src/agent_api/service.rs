@@ -1,10 +1,11 @@
 //! Answers one request of an agent: who is it, may it, what does it bring.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::{HeaderValue, RETRY_AFTER};
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use lattice_api::agent::{
@@ -18,6 +19,7 @@ use lattice_core::time::{Clock, Timestamp};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use super::allowance::Allowance;
 use super::desk::{Bell, TaskDesk};
 use super::events::{AgentEvents, BootClaim, Enrolment, Granted, IdentityRefusal, Registration, Report};
 use super::refusal::Refusal;
@@ -68,12 +70,16 @@ pub struct Connection {
     identity: Result<Option<NodeIdentity>, IdentityError>,
     handle: OnceLock<Handle>,
     bell: OnceLock<Arc<Bell>>,
+    /// The session that was opened over it last.
+    opened: Mutex<Option<SessionId>>,
+    heartbeats: Allowance,
 }
 
 /// A request whose sender is the node in its path.
 struct Caller<'a> {
     node: NodeId,
     handle: &'a Handle,
+    opened: &'a Mutex<Option<SessionId>>,
     peer: SocketAddr,
     at: Timestamp,
 }
@@ -86,6 +92,8 @@ impl Connection {
             identity: certificate.map(NodeIdentity::read).transpose(),
             handle: OnceLock::new(),
             bell: OnceLock::new(),
+            opened: Mutex::default(),
+            heartbeats: Allowance::default(),
         }
     }
 
@@ -150,6 +158,9 @@ impl AgentService {
             }
             Route::Heartbeat(node, wait) => {
                 let caller = self.identify(connection, node, at).await?;
+                if !connection.heartbeats.take(at) {
+                    return Err(Refusal::TooOften { node });
+                }
                 self.heartbeat(caller, connection.bell(&self.parts.desk, node), wait, request).await
             }
             Route::WaitForTasks(node, wait) => {
@@ -174,7 +185,7 @@ impl AgentService {
     ) -> Result<Caller<'a>, Refusal> {
         let identity = connection.identity?.ok_or(Refusal::NoCertificate)?;
         match self.admit(connection, identity, path, at) {
-            Ok(handle) => Ok(Caller { node: path, handle, peer: connection.peer, at }),
+            Ok(handle) => Ok(Caller { node: path, handle, opened: &connection.opened, peer: connection.peer, at }),
             Err(refusal) => {
                 let is_unknown = matches!(refusal, Refusal::Registry { refused: Refused::NodeUnknown, .. });
                 let refusal = match is_unknown && Box::pin(self.parts.events.was_deleted(path)).await {
@@ -293,8 +304,14 @@ impl AgentService {
         }
         let registration = Registration { node, session, request: body, peer, at };
         let ownership_epoch = self.parts.events.register(registration).await?;
+        let before = caller.opened.lock().unwrap_or_else(PoisonError::into_inner).replace(session);
+        // An agent that was started again comes over a new connection, and its former self is gone.
+        let is_shared = before.is_some_and(|mine| caller.handle.is_open_to_another(mine));
         caller.handle.open_session(session, vitals, at).map_err(|refused| Refusal::Registry { node, refused })?;
         debug!(node_id = %node, %peer, "session opened");
+        if is_shared {
+            self.parts.events.identity_shared(node, peer, at).await;
+        }
         Ok(json(StatusCode::OK, &RegisterResponse { session, heartbeat, stop_first, ownership_epoch }))
     }
 
@@ -400,7 +417,11 @@ impl AgentService {
         } else {
             debug!(%peer, error_code, %correlation_id, detail, "agent request refused");
         }
-        problem(&body)
+        let mut answer = problem(&body);
+        if body.is(Code::RateLimited) {
+            answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        answer
     }
 }
 

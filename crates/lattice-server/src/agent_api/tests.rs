@@ -238,6 +238,39 @@ async fn replays_steps_back_and_unknown_sessions_are_refused() {
 }
 
 #[tokio::test]
+async fn two_agents_with_one_identity_are_told_of_and_an_agent_started_again_is_not() {
+    let fixture = Fixture::start(Limits::default());
+    let node = fixture.node().await;
+    let (mut first, _) = node.session().await;
+    let (mut second, session) = node.session().await;
+    assert!(second.post::<HeartbeatResponse>(&node.heartbeat_path(), &heartbeat(session, 1)).await.is_ok());
+    assert_eq!(*fixture.events.shared.lock().unwrap(), [], "it was started again");
+    first.post::<RegisterResponse>(&register_path(node.id), &register_request()).await.unwrap();
+    assert_eq!(*fixture.events.shared.lock().unwrap(), [node.id]);
+}
+
+#[tokio::test]
+async fn a_host_that_floods_is_refused_and_changes_nothing() {
+    let fixture = Fixture::start(Limits::default());
+    let node = fixture.node().await;
+    let (mut connection, session) = node.session().await;
+    let mut refused_at = None;
+    for sequence in 1..=1_000 {
+        if let Err(problem) =
+            connection.post::<HeartbeatResponse>(&node.heartbeat_path(), &heartbeat(session, sequence)).await
+        {
+            assert!(problem.is(Code::RateLimited), "{problem:?}");
+            refused_at = Some(sequence);
+            break;
+        }
+    }
+    let sequence = refused_at.expect("a thousand heartbeats in one moment are a flood");
+    fixture.clock.advance(Duration::from_secs(1));
+    let taken = connection.post::<HeartbeatResponse>(&node.heartbeat_path(), &heartbeat(session, sequence)).await;
+    assert!(taken.is_ok(), "the refused one counted for nothing: {taken:?}");
+}
+
+#[tokio::test]
 async fn malformed_requests_get_the_error_that_names_them() {
     let fixture = Fixture::start(Limits::default());
     let node = fixture.node().await;

@@ -75,6 +75,8 @@ pub struct Ledger {
     pub registrations: Mutex<Vec<Registration>>,
     pub reports: Mutex<Vec<Report>>,
     pub refused: Mutex<Vec<IdentityRefusal>>,
+    /// Nodes of which two agents have the identity.
+    pub shared: Mutex<Vec<NodeId>>,
     pub refuse_reports: AtomicBool,
     pub deleted: Mutex<Vec<NodeId>>,
     /// What is handed over next.
@@ -127,6 +129,9 @@ impl AgentEvents for Ledger {
     }
     async fn was_deleted(&self, node: NodeId) -> bool {
         self.deleted.lock().unwrap().contains(&node)
+    }
+    async fn identity_shared(&self, node: NodeId, _peer: std::net::SocketAddr, _at: Timestamp) {
+        self.shared.lock().unwrap().push(node);
     }
     async fn refused(&self, refusal: IdentityRefusal) {
         self.refused.lock().unwrap().push(refusal);
