@@ -110,7 +110,7 @@ on_each_backend! {
         assert_eq!(history[2].row.action, NodeAction::Created);
     }
 
-    /// Another's change may bring the row to the very generation that the second one builds on.
+    // Another's change may bring the row to the very generation that the second one builds on.
     async fn the_rest_of_a_chain_falls_with_its_beginning(store: Store) {
         let (_, nodes) = fleet(&store, &["a"]).await;
         let other = Node { minor_issue: Some("another's".to_owned()), ..nodes[0].successor(at(1)) };
