@@ -245,7 +245,7 @@ impl AgentEvents for Agents {
         let node = self
             .decide(node, registration.at, |request, node| {
                 // It was lost after the agent was told what to end.
-                if said.running.iter().any(|one| one.ownership_epoch != node.ownership.epoch) {
+                if said.running.iter().any(|one| one.ownership_epoch < node.ownership.epoch) {
                     return Err(Box::new(being_changed()));
                 }
                 let registration = agent::Registration {
