@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 use lattice_core::actor::{Actor, Role};
-use lattice_core::change::{Change, Commit, NodeChange, Resource, audit_hash, derive};
+use lattice_core::change::{Change, Commit, Guard, NodeChange, Resource, audit_hash, derive};
 use lattice_core::command::create::{self, DrawnToken, MaasMachine, NewNode};
 use lattice_core::command::node::{self as command, Known, ResumeNode};
 use lattice_core::command::remedy::Remedy;
@@ -279,6 +279,48 @@ fn a_well_node_that_registers_again_and_says_nothing_new_writes_no_row() {
     }
     let down = Node { state: NodeState::new(Status::Offline, Availability::Down), ..known };
     assert!(register(&down, &said) > 0, "who was lost is told of");
+}
+
+#[test]
+fn a_disabled_node_is_enabled_once_its_agent_ended_what_it_lost() {
+    let (ids, site, facts) = (Counter::default(), site(), facts());
+    let said = agent::Registration {
+        facts: &facts,
+        fingerprint: "f1",
+        boot_id: "b1",
+        agent_version: "0.1.0",
+        minor_issue: None,
+        address: None,
+    };
+    let idle = at(Status::Active, Availability::Ready);
+    let used = Node { ownership: idle.ownership.with("ada", NodeClass::Standard, 4), ..idle.clone() };
+    let disabled = |node: &Node| node_of(&command::disable(&known(node, &site), &request(&ids)).unwrap().commit);
+    let enabled =
+        |node: &Node| command::enable(&known(node, &site), &request(&ids)).map(|planned| node_of(&planned.commit));
+    let lost = disabled(&used);
+    let refused = enabled(&lost).unwrap_err();
+    assert!(refused.because().iter().any(|why| why.contains("its agent registers again")), "{refused:?}");
+    let chained = agent::registered(&request(&ids), &lost, &sku(), &said, std::time::Duration::from_secs(600));
+    let registered = chained.after.expect("that it ended what it lost is news");
+    assert_eq!(enabled(&registered).unwrap().state, idle.state);
+    assert_eq!(enabled(&disabled(&idle)).unwrap().state, idle.state, "nothing was placed: nothing is to be ended");
+}
+
+#[test]
+fn each_commit_of_a_chain_stands_only_with_the_one_before() {
+    let (ids, facts) = (Counter::default(), facts());
+    let said = agent::Registration {
+        facts: &facts,
+        fingerprint: "f1",
+        boot_id: "b2",
+        agent_version: "0.1.0",
+        minor_issue: None,
+        address: None,
+    };
+    let booting = at(Status::Offline, Availability::Booting);
+    let chained = agent::registered(&request(&ids), &booting, &sku(), &said, std::time::Duration::from_secs(600));
+    let [first, second] = &chained.commits[..] else { panic!("{:?}", chained.commits) };
+    assert_eq!((&first.guards[..], &second.guards[..]), (&[][..], &[Guard::After { op: first.op }][..]));
 }
 
 #[test]
