@@ -12,7 +12,8 @@ use lattice_core::ids::{
     SiteId, TaskId,
 };
 use lattice_core::job::{JobKind, JobStatus, StageName};
-use lattice_core::node::{Availability, HoldKind, NodeClass, Status};
+use lattice_core::node::{Availability, HoldKind, Labels, NodeClass, Status};
+use lattice_core::silence::IncidentKind;
 use lattice_core::site::credentials::CredentialName;
 use lattice_core::site::{MaasPolicy, PowerSelector, ProfileSettings, SiteStatus};
 use lattice_core::time::Timestamp;
@@ -274,6 +275,26 @@ pub struct WebhookPayload {
     /// Whether it gets them.
     pub status: WebhookStatus,
     /// Why it gets none; empty while it does.
+    pub reason: String,
+}
+
+/// Payload of `silence.created`, `silence.lifted` and `silence.expired`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct SilencePayload {
+    /// Incidents of which kind; null: of every kind that is about nodes.
+    pub kind: Option<IncidentKind>,
+    /// About which nodes, by name; empty: about any.
+    pub nodes: Vec<String>,
+    /// About nodes with these labels; empty: about any.
+    #[schema(value_type = std::collections::BTreeMap<String, String>)]
+    pub selector: Labels,
+    /// About nodes of this site; null: of any.
+    pub site: Option<SiteId>,
+    /// When it ends by itself.
+    pub until: Timestamp,
+    /// Who created it.
+    pub owner: String,
+    /// Why.
     pub reason: String,
 }
 

@@ -1,6 +1,6 @@
 //! The fleet at a glance: counts, and what needs attention.
 
-use lattice_core::ids::EventSeq;
+use lattice_core::ids::{EventSeq, SilenceId};
 use lattice_core::job::StageName;
 use lattice_core::node::{Availability, Status};
 use lattice_core::time::Timestamp;
@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::NextStep;
 use crate::explanation::Subject;
+use crate::silence::{IncidentKind, SilenceView};
 
 /// The fleet at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -25,6 +26,21 @@ pub struct Fleet {
     pub counts: Vec<FleetCount>,
     /// What needs a person, most urgent first; at most 100.
     pub attention: Vec<Incident>,
+    /// What would need a person, were it not silenced; most urgent first, at most 100.
+    #[serde(default)]
+    pub silenced: Vec<SilencedIncident>,
+    /// All silences in force, those that end first before the others.
+    #[serde(default)]
+    pub silences: Vec<SilenceView>,
+}
+
+/// An incident that raises no attention for a while.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct SilencedIncident {
+    /// The incident, as it would stand among the others.
+    pub incident: Incident,
+    /// The silence that hides it: one of the fleet's.
+    pub silence: SilenceId,
 }
 
 /// How many nodes stand in one pair of states.
@@ -54,6 +70,8 @@ pub enum Severity {
 /// One thing that needs attention, with its evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Incident {
+    /// What it is about: a silence may mean it by that.
+    pub kind: IncidentKind,
     /// How urgent.
     pub severity: Severity,
     /// What it is about; several when one cause explains them.

@@ -21,6 +21,7 @@ pub mod power_override;
 pub mod profile;
 pub mod roce;
 pub mod server;
+pub mod silence;
 pub mod site;
 pub mod sku;
 pub mod sse;

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
     admin, allocation, audit, backup, completion, dev, docs, events, explain, fleet, hold, job, node, onboard, server,
-    sim, site, sku, token, version, webhook, wipe,
+    silence, sim, site, sku, token, version, webhook, wipe,
 };
 use crate::output::Format;
 
@@ -74,6 +74,9 @@ pub enum Command {
     /// Named reasons why a usable node must not be scheduled
     #[command(subcommand)]
     Hold(hold::Command),
+    /// Incidents that raise no attention for a while, and nothing else
+    #[command(subcommand)]
+    Silence(silence::Command),
     /// What happened, in order, as it happens
     Events(events::Arguments),
     /// Who did what, and proof that nobody changed it afterwards
@@ -144,6 +147,7 @@ pub async fn run(arguments: Arguments) -> Result<(), crate::failure::Failure> {
         Command::Job(command) => job::run(command, &Session::open(&global)?).await,
         Command::Allocation(command) => allocation::run(command, &Session::open(&global)?).await,
         Command::Hold(command) => hold::run(command, &Session::open(&global)?).await,
+        Command::Silence(command) => silence::run(command, &Session::open(&global)?).await,
         Command::Events(arguments) => events::run(arguments, &Session::open(&global)?).await,
         Command::Token(command) => token::run(command, &Session::open(&global)?).await,
         Command::Webhook(command) => webhook::run(command, &Session::open(&global)?).await,
@@ -265,7 +269,7 @@ mod tests {
                 _ => {}
             }
         }
-        // A seed is a number, and what follows it an option.
-        command.replace("KEY=VALUE", "key=value").replace("--seed xx", "--seed 7")
+        // A seed is a number, and what follows it an option; a silence lasts for a span of time.
+        command.replace("KEY=VALUE", "key=value").replace("--seed xx", "--seed 7").replace("--for x", "--for 1h")
     }
 }

@@ -16,6 +16,7 @@ pub mod job;
 pub mod node;
 pub mod onboard;
 pub mod server;
+pub mod silence;
 pub mod sim;
 pub mod site;
 pub mod sku;

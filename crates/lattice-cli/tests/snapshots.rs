@@ -612,3 +612,39 @@ fn deliveries_are_listed() {
     let server = Recorded::new(&[(&format!("GET {WEBHOOKS}/ticketing/deliveries"), &[ok(rows)])]);
     insta::assert_snapshot!("deliveries", server.lattice("webhook deliveries ticketing --limit 2"));
 }
+
+const SILENCES: &str = "/api/v1/admin/silences";
+
+#[test]
+fn silences_are_created_listed_seen_and_lifted() {
+    let many = bodies::with(
+        bodies::silence(),
+        json!({"kind": null, "selector": {}, "site": null, "nodes": ["c07u41", "c07u42", "c07u43", "c07u44", "c07u45"]}),
+    );
+    let server = Recorded::new(&[
+        (&format!("POST {SILENCES}"), &[ok(bodies::silence()), ok(many.clone())]),
+        (&format!("GET {SILENCES}"), &[ok(json!({"items": [bodies::silence(), many]}))]),
+        (&format!("DELETE {SILENCES}/{}", bodies::SILENCE), &[ok(json!({"removed": bodies::SILENCE}))]),
+        ("GET /api/v1/admin/fleet", &[ok(bodies::silenced_fleet())]),
+    ]);
+    for words in [
+        "silence create --selector rack=c07 --site dc1 --kind node-down --for 4h --reason moving",
+        "silence create --node c07u41,c07u42 --node c07u43 --for 7d --reason moving",
+    ] {
+        assert_eq!(server.lattice(words).status, 0, "{words}");
+    }
+    let sent: Vec<_> = server.seen().iter().map(|request| request.body.clone()).collect();
+    assert_eq!(
+        sent,
+        [
+            r#"{"kind":"node_down","selector":{"rack":"c07"},"site":"dc1","reason":"moving","for_ms":14400000}"#,
+            r#"{"nodes":["c07u41","c07u42","c07u43"],"reason":"moving","for_ms":604800000}"#,
+        ]
+    );
+    insta::assert_snapshot!("silences", server.lattice("silence list"));
+    insta::assert_snapshot!("a_silence_is_lifted", server.lattice(&format!("silence lift {}", bodies::SILENCE)));
+    insta::assert_snapshot!("a_silenced_fleet", server.lattice("fleet"));
+    insta::assert_snapshot!("a_silence_of_everything", server.lattice("silence create --for 4h --reason moving"));
+    let wrong = "silence create --site dc1 --kind fire --for 4h --reason moving";
+    insta::assert_snapshot!("no_such_kind_of_incident", server.lattice(wrong));
+}

@@ -17,10 +17,11 @@ use crate::bmc::{Bmc, BmcCause, BmcReport};
 use crate::credential::{ApiToken, EnrollmentToken};
 use crate::ids::{
     AllocationId, ApiTokenId, BatchId, CorrelationId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, ProfileId,
-    SiteId, TaskId, TokenId, WebhookId,
+    SilenceId, SiteId, TaskId, TokenId, WebhookId,
 };
 use crate::job::{Job, StageEvent};
 use crate::node::{HostFacts, Node, NodeState, ProviderState};
+use crate::silence::Silence;
 use crate::site::credentials::{CredentialCause, SiteCredential};
 use crate::site::{PowerOverride, RoceRow, Site, SiteProfile};
 use crate::sku::Sku;
@@ -153,6 +154,8 @@ pub enum Change {
     ApiToken(ApiToken),
     /// A webhook row.
     Webhook(Box<WebhookChange>),
+    /// A silence's row; it never changes but for its removal.
+    Silence(Box<Silence>),
     /// How far a webhook is, and the attempt that brought it there. Nobody is told: what is told would be delivered.
     WebhookStep(Box<WebhookStep>),
     /// Something happened in the wipe of a node; no row changes.
@@ -201,6 +204,8 @@ pub enum Removed {
     Roce(RoceRow),
     /// A webhook, with its progress and its deliveries.
     Webhook(Webhook),
+    /// A silence: lifted, or over.
+    Silence(Silence),
 }
 
 /// What an audit row or an event is about.
@@ -227,6 +232,8 @@ pub enum Resource {
     ApiToken(ApiTokenId),
     /// A webhook.
     Webhook(WebhookId),
+    /// A silence.
+    Silence(SilenceId),
     /// The control plane itself.
     System(String),
 }
@@ -245,6 +252,7 @@ impl Resource {
             Self::EnrollmentToken(_) => "enrollment_token",
             Self::ApiToken(_) => "api_token",
             Self::Webhook(_) => "webhook",
+            Self::Silence(_) => "silence",
             Self::System(_) => "system",
         }
     }
@@ -261,6 +269,7 @@ impl Resource {
             Self::EnrollmentToken(id) => id.to_string(),
             Self::ApiToken(id) => id.to_string(),
             Self::Webhook(id) => id.to_string(),
+            Self::Silence(id) => id.to_string(),
             Self::Sku(text) | Self::System(text) => text.clone(),
         }
     }

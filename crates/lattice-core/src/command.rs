@@ -14,6 +14,7 @@ pub mod label;
 pub mod node;
 mod refused;
 pub mod remedy;
+pub mod silence;
 pub mod site;
 pub mod task;
 pub mod wipe;

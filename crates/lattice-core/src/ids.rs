@@ -88,6 +88,8 @@ ids! {
     WebhookId = "webhook";
     /// One key that signs what a webhook sends; the key itself is in the secret store.
     WebhookKeyId = "webhook key";
+    /// One saying that incidents raise no attention for a while.
+    SilenceId = "silence";
     /// One API token; the secret itself is never stored.
     ApiTokenId = "API token";
     /// Makes a commit safe to repeat: the second one with the same id is answered with the first one's outcome.

@@ -19,6 +19,7 @@ pub mod ids;
 pub mod job;
 pub mod node;
 pub mod secret;
+pub mod silence;
 pub mod site;
 pub mod sku;
 pub mod time;

@@ -25,6 +25,7 @@ pub(crate) mod profiles;
 pub(crate) mod roce;
 mod rows;
 mod server;
+pub(crate) mod silences;
 mod site_credentials;
 pub(crate) mod site_orders;
 mod site_rules;

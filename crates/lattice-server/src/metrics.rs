@@ -135,6 +135,8 @@ pub struct WorkFigures {
     pub braked: u64,
     /// BMCs whose credential is not tried any more.
     pub breakers_open: u64,
+    /// Silences in force.
+    pub silences: u64,
     /// How each site stands towards what Lattice may do there by itself.
     pub governors: Vec<(String, Governor)>,
 }
@@ -181,6 +183,7 @@ struct WorkMetrics {
     deviating: Gauge,
     braked: Gauge,
     breakers_open: Gauge,
+    silences: Gauge,
     taken: Family<SiteNameLabels, Gauge>,
     limit: Family<SiteNameLabels, Gauge>,
 }
@@ -312,6 +315,11 @@ impl Metrics {
             work.breakers_open.clone(),
         );
         registry.register(
+            "lattice_silences",
+            "Silences in force; no other figure depends on them",
+            work.silences.clone(),
+        );
+        registry.register(
             "lattice_automation_unavailable_nodes",
             "Nodes that Lattice itself has made unavailable",
             work.taken.clone(),
@@ -337,6 +345,7 @@ impl Metrics {
         work.deviating.set(clamp(figures.deviating));
         work.braked.set(clamp(figures.braked));
         work.breakers_open.set(clamp(figures.breakers_open));
+        work.silences.set(clamp(figures.silences));
         work.taken.clear();
         work.limit.clear();
         for (site, governor) in &figures.governors {
@@ -514,6 +523,7 @@ mod tests {
             deviating: 2,
             braked: 3,
             breakers_open: 4,
+            silences: 5,
             governors: vec![("dc1".to_owned(), governor)],
         });
         let text = metrics.text();
@@ -536,6 +546,7 @@ mod tests {
             "lattice_deviating_nodes 2",
             "lattice_braked_nodes 3",
             "lattice_bmc_breakers_open 4",
+            "lattice_silences 5",
             r#"lattice_automation_unavailable_nodes{site="dc1"} 1"#,
             r#"lattice_automation_unavailable_limit{site="dc1"} 4"#,
             "lattice_sensitive_wipe_failure_total 0",

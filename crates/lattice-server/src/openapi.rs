@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use lattice_api::event::{
     AllocationPayload, ApiTokenPayload, BatchPayload, BmcPayload, EnrollmentTokenPayload, Event, JobPayload,
-    NodePayload, NotePayload, PowerOverridePayload, ProfilePayload, RocePayload, SiteCredentialPayload, SitePayload,
-    SkuPayload, TaskPayload, WebhookPayload, WipeBeganPayload, WipeCertifiedPayload, WipeConfirmedPayload,
+    NodePayload, NotePayload, PowerOverridePayload, ProfilePayload, RocePayload, SilencePayload, SiteCredentialPayload,
+    SitePayload, SkuPayload, TaskPayload, WebhookPayload, WipeBeganPayload, WipeCertifiedPayload, WipeConfirmedPayload,
     WipeFailedPayload, WipeStepPayload,
 };
 use lattice_core::agent::task::TaskCause;
@@ -157,6 +157,7 @@ fn shape_of(name: &str) -> Option<Shape> {
         ["allocation", _] => Shape::of::<AllocationPayload>(),
         ["webhook", "tested" | "test"] | ["secrets", _] | ["job", "settings_renewed"] => Shape::of::<NotePayload>(),
         ["webhook", _] => Shape::of::<WebhookPayload>(),
+        ["silence", _] => Shape::of::<SilencePayload>(),
         _ => return None,
     })
 }
@@ -170,6 +171,9 @@ const OF_ALLOCATIONS: &str =
 
 /// Names that are no rule's, each with what it tells.
 const SINGLE: &[(&str, &str)] = &[
+    ("silence.created", "an operator says that incidents raise no attention until an expiry; nothing else changes"),
+    ("silence.lifted", "an operator ended a silence before its expiry"),
+    ("silence.expired", "a silence reached its expiry: what it hid needs attention again"),
     ("webhook.removed", "a webhook was removed"),
     ("webhook.tested", "an operator had an event of its own posted to a webhook; the payload says what came back"),
     ("webhook.test", "posted to a webhook by that test alone: its place is 0, and it is in no feed"),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lattice_controllers::{Allocator, Conformance, Detector, Fleet, expire_bootstraps};
+use lattice_controllers::{Allocator, Conformance, Detector, Fleet, expire_bootstraps, expire_silences};
 use lattice_core::change::{Change, Outcome};
 use lattice_core::heartbeat::Registry;
 use lattice_core::ids::{EventSeq, Generation, IdSource, JobId, SiteId};
@@ -91,7 +91,7 @@ pub struct Pauses {
     pub detector: Duration,
     /// Of the allocator.
     pub allocator: Duration,
-    /// At bootstraps that nobody used.
+    /// At bootstraps that nobody used, and at silences that are over.
     pub bootstraps: Duration,
     /// At BMCs: looks that ended are kept, those that are due begun.
     pub bmcs: Duration,
@@ -420,6 +420,9 @@ async fn expire(
         }
         if let Err(error) = expire_bootstraps(&store, &*ids, clock.now()).await {
             warn!(%error, "bootstraps wait for the store");
+        }
+        if let Err(error) = expire_silences(&store, &*ids, clock.now()).await {
+            warn!(%error, "silences wait for the store");
         }
     }
 }

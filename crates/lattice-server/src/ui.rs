@@ -14,6 +14,7 @@ mod pages;
 mod refusal;
 mod session;
 mod shell;
+mod silences;
 mod site;
 mod site_credentials;
 mod sites;

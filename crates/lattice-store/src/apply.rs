@@ -13,8 +13,8 @@ use crate::error::StoreError;
 use crate::sql::Value;
 use crate::table::{Kind, Table, Writes, col};
 use crate::{
-    allocation, audit, batch, bmc, credential, facts, feed, history, job, node, site, site_credential, site_detail,
-    stage, task, webhook, wipe,
+    allocation, audit, batch, bmc, credential, facts, feed, history, job, node, silence, site, site_credential,
+    site_detail, stage, task, webhook, wipe,
 };
 
 /// Ops that were committed, each with the outcome that its repeat is answered with.
@@ -237,6 +237,7 @@ fn gives_up(commit: &Commit, change: &Change, taken: &Outcome) -> bool {
         | Change::EnrollmentToken(_)
         | Change::ApiToken(_)
         | Change::Webhook(_)
+        | Change::Silence(_)
         | Change::WebhookStep(_)
         | Change::Wipe { .. }
         | Change::WipeCertificate(_)
@@ -313,6 +314,7 @@ fn put_change(
         Change::Removed(removed) => remove(tx, removed),
         Change::EnrollmentToken(row) => tx.put(&credential::ENROLLMENT_TOKENS, credential::enrollment_row(row), whole),
         Change::ApiToken(row) => tx.put(&credential::API_TOKENS, credential::api_row(row), whole),
+        Change::Silence(row) => tx.put(&silence::SILENCES, silence::row(row), whole),
         Change::Webhook(change) => tx.put(&webhook::WEBHOOKS, webhook::row(&change.after), whole),
         Change::WebhookStep(step) => {
             tx.put(&webhook::WEBHOOK_PROGRESS, webhook::progress_row(&step.after), whole)?;
@@ -338,6 +340,7 @@ fn remove(tx: &mut impl Transaction, removed: &Removed) -> Result<(), StoreError
         Removed::PowerOverride(_) => &[&site_detail::OVERRIDES],
         Removed::Roce(_) => &[&site_detail::ROCE],
         Removed::Webhook(_) => &[&webhook::WEBHOOKS, &webhook::WEBHOOK_PROGRESS, &webhook::WEBHOOK_DELIVERIES],
+        Removed::Silence(_) => &[&silence::SILENCES],
     };
     let key = match removed_row(removed).0 {
         RowKey::Sku(name) => Value::owned(name),
@@ -352,6 +355,7 @@ fn remove(tx: &mut impl Transaction, removed: &Removed) -> Result<(), StoreError
         RowKey::Roce(id) => Value::Id(id.uuid()),
         RowKey::EnrollmentToken(id) => Value::Id(id.uuid()),
         RowKey::ApiToken(id) => Value::Id(id.uuid()),
+        RowKey::Silence(id) => Value::Id(id.uuid()),
         RowKey::Webhook(id) | RowKey::WebhookProgress(id) => Value::Id(id.uuid()),
     };
     tables.iter().try_for_each(|table| tx.remove(table, key.clone()))

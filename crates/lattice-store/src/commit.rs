@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use lattice_core::change::{Change, Commit, Derived, Guard, Removed, derive};
 use lattice_core::ids::{
-    AllocationId, ApiTokenId, BatchId, Generation, JobId, LeaseEpoch, NodeId, OverrideId, ProfileId, RoceId, SiteId,
-    TaskId, TokenId, WebhookId,
+    AllocationId, ApiTokenId, BatchId, Generation, JobId, LeaseEpoch, NodeId, OverrideId, ProfileId, RoceId, SilenceId,
+    SiteId, TaskId, TokenId, WebhookId,
 };
 use lattice_core::node::{NodeState, Status};
 use lattice_core::site::PowerSelector;
@@ -32,6 +32,7 @@ pub(crate) enum RowKey {
     ApiToken(ApiTokenId),
     Webhook(WebhookId),
     WebhookProgress(WebhookId),
+    Silence(SilenceId),
 }
 
 impl std::fmt::Display for RowKey {
@@ -53,6 +54,7 @@ impl std::fmt::Display for RowKey {
             Self::ApiToken(id) => write!(f, "api_token {id}"),
             Self::Webhook(id) => write!(f, "webhook {id}"),
             Self::WebhookProgress(id) => write!(f, "progress of webhook {id}"),
+            Self::Silence(id) => write!(f, "silence {id}"),
         }
     }
 }
@@ -223,6 +225,7 @@ pub(crate) fn guarded(change: &Change) -> Option<(RowKey, Generation)> {
         Change::EnrollmentToken(token) => Some((RowKey::EnrollmentToken(token.id), token.generation)),
         Change::ApiToken(token) => Some((RowKey::ApiToken(token.id), token.generation)),
         Change::Webhook(change) => Some((RowKey::Webhook(change.after.id), change.after.generation)),
+        Change::Silence(one) => Some((RowKey::Silence(one.id), one.generation)),
         Change::WebhookStep(step) => Some((RowKey::WebhookProgress(step.after.webhook), step.after.generation)),
         Change::HostFacts { .. }
         | Change::ProviderState(_)
@@ -243,6 +246,7 @@ pub(crate) fn removed_row(removed: &Removed) -> (RowKey, Generation) {
         Removed::PowerOverride(one) => (RowKey::PowerOverride(one.id), one.generation),
         Removed::Roce(row) => (RowKey::Roce(row.id), row.generation),
         Removed::Webhook(one) => (RowKey::Webhook(one.id), one.generation),
+        Removed::Silence(one) => (RowKey::Silence(one.id), one.generation),
     }
 }
 
@@ -286,6 +290,7 @@ pub(crate) fn unique_keys(change: &Change) -> Vec<(UniqueKey, String)> {
         | Change::BmcReport(_)
         | Change::Sku(_)
         | Change::WebhookStep(_)
+        | Change::Silence(_)
         | Change::HostFacts { .. }
         | Change::ProviderState(_)
         | Change::Removed(_)
@@ -327,6 +332,7 @@ fn written(change: &Change) -> Option<String> {
         | Change::EnrollmentToken(_)
         | Change::ApiToken(_)
         | Change::Webhook(_)
+        | Change::Silence(_)
         | Change::WebhookStep(_) => guarded(change).map(|(key, _)| key.to_string()),
         Change::WipeCertificate(file) => Some(format!("wipe certificate {}", file.certificate.id)),
         Change::Wipe { .. } | Change::Refusal { .. } | Change::Note { .. } => None,
@@ -399,6 +405,7 @@ fn false_story(change: &Change) -> Option<Invalid> {
         | Change::Removed(_)
         | Change::EnrollmentToken(_)
         | Change::ApiToken(_)
+        | Change::Silence(_)
         | Change::WebhookStep(_)
         | Change::Wipe { .. }
         | Change::WipeCertificate(_)

@@ -22,6 +22,7 @@ mod lease;
 mod migrate;
 mod node;
 mod page;
+mod silence;
 mod site;
 mod site_credential;
 mod site_detail;

@@ -68,7 +68,7 @@ pub(crate) const COLUMNS: &str = "id, hostname, site, sku, mode, provider_ref, c
     generation";
 
 const SUMMARY: &str = "SELECT id, hostname, site, sku, mode, class, status, availability, status_since, \
-    availability_since, down_cause, deadline, agent_version, address, owning_job, hold_kinds, held_until, \
+    availability_since, down_cause, deadline, agent_version, labels, address, owning_job, hold_kinds, held_until, \
     created_at, updated_at, generation FROM nodes";
 
 pub(crate) fn row(node: &Node) -> Vec<Value<'_>> {
@@ -194,6 +194,8 @@ pub struct NodeSummary {
     pub deadline: Option<Timestamp>,
     /// Version that the agent reported.
     pub agent_version: Option<String>,
+    /// What operators say of it.
+    pub labels: Labels,
     /// Address at which the host answers.
     pub address: Option<String>,
     /// The job that is responsible for it now.
@@ -232,6 +234,7 @@ fn read_summary(r: &mut Reader<'_>) -> Result<NodeSummary, StoreError> {
         down_cause: r.opt_name()?,
         deadline: r.opt_time()?,
         agent_version: r.opt_text()?,
+        labels: r.json()?,
         address: r.opt_text()?,
         owning_job: r.opt_id()?.map(JobId::new),
         holds: hold_kinds(&r.text()?)?,

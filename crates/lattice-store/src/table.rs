@@ -12,6 +12,7 @@ use crate::feed::OUTBOX;
 use crate::history::HISTORY;
 use crate::job::JOBS;
 use crate::node::NODES;
+use crate::silence::SILENCES;
 use crate::site::{SITES, SKUS};
 use crate::site_credential::SITE_CREDENTIALS;
 use crate::site_detail::{OVERRIDES, PROFILES, ROCE};
@@ -170,6 +171,7 @@ pub(crate) const ALL: &[&Table] = &[
     &ROCE,
     &ENROLLMENT_TOKENS,
     &API_TOKENS,
+    &SILENCES,
     &WEBHOOKS,
     &WEBHOOK_PROGRESS,
     &WEBHOOK_DELIVERIES,

@@ -1,7 +1,7 @@
 //! One method for each route, in the order of the API.
 
 use http::Method;
-use lattice_core::ids::{ApiTokenId, BatchId, JobId};
+use lattice_core::ids::{ApiTokenId, BatchId, JobId, SilenceId};
 use lattice_core::node::HoldKind;
 
 use super::{Call, Client, ClientError, Transport, encode};
@@ -22,6 +22,7 @@ use crate::node::{
 };
 use crate::onboarding::{CreateOnboarding, OnboardingAccepted, OnboardingView};
 use crate::page::{Page, PageQuery};
+use crate::silence::{CreateSilence, SilenceView};
 use crate::site::{CreateSite, PatchSite, ProbeAnswer, SiteCredentials, SiteStatus, SiteView};
 use crate::sku::{CreateSku, PatchSku, Sku};
 use crate::token::{CreateToken, CreatedToken, TokenView, WhoAmI};
@@ -103,6 +104,21 @@ impl<T: Transport> Client<T> {
     /// Revokes every certificate of a node.
     pub async fn revoke_certificates(&self, node: &str, reason: &Reason) -> Result<NodeView, ClientError> {
         self.send(post(&["nodes", node, "revoke-certificate"]).json(reason)).await
+    }
+
+    /// Silences in force.
+    pub async fn silences(&self) -> Result<Page<SilenceView>, ClientError> {
+        self.send(get(&["silences"])).await
+    }
+
+    /// Says that incidents raise no attention for a while.
+    pub async fn create_silence(&self, silence: &CreateSilence) -> Result<SilenceView, ClientError> {
+        self.send(post(&["silences"]).json(silence)).await
+    }
+
+    /// Lifts a silence before its expiry.
+    pub async fn lift_silence(&self, id: SilenceId) -> Result<Gone, ClientError> {
+        self.send(with(Method::DELETE, &["silences", &id.to_string()])).await
     }
 
     /// Holds of a node.

@@ -1,7 +1,8 @@
 //! `lattice fleet`: the fleet at a glance, what needs attention first.
 
 use lattice_api::client::get;
-use lattice_api::fleet::{Fleet, Incident};
+use lattice_api::fleet::{Fleet, Incident, SilencedIncident};
+use lattice_api::silence::SilenceView;
 
 use crate::failure::{Failure, joined, step_texts};
 use crate::output::{Look, Shown, table};
@@ -28,6 +29,12 @@ impl Shown for Fleet {
         if self.attention.is_empty() {
             text.push_str("nothing needs attention\n");
         }
+        if !self.silenced.is_empty() {
+            text.push_str("silenced\n");
+        }
+        for one in &self.silenced {
+            text.push_str(&silenced_text(one, self.silences.iter().find(|silence| silence.id == one.silence)));
+        }
         text.push_str(&format!("\n{} nodes, {} schedulable\n", self.nodes, self.schedulable));
         let rows = self
             .counts
@@ -42,6 +49,14 @@ impl Shown for Fleet {
             .flat_map(|incident| incident.subjects.iter().map(|subject| subject.name.clone()))
             .collect()
     }
+}
+
+/// One line: who hides it, until when, why.
+fn silenced_text(one: &SilencedIncident, silence: Option<&SilenceView>) -> String {
+    let by = silence.map_or_else(String::new, |silence| {
+        format!("  by {} until {}: {}", silence.by.name, silence.until, silence.reason)
+    });
+    format!("  {}  {}{by}\n", one.incident.severity, one.incident.title)
 }
 
 fn incident_text(incident: &Incident) -> String {

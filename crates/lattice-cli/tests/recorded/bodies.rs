@@ -225,12 +225,35 @@ pub fn fleet() -> Value {
             {"status": "enrolling", "availability": "unknown", "nodes": 2},
         ],
         "attention": [{
-            "severity": "critical", "subjects": [{"kind": "node", "id": NODE, "name": "c07u43"}],
+            "kind": "job_stopped", "severity": "critical",
+            "subjects": [{"kind": "node", "id": NODE, "name": "c07u43"}],
             "title": "onboarding waits for a decision", "mark": "hardware_mismatch",
             "evidence": ["no boot disk matches"], "since": "2026-11-21T09:12:44.000Z", "age_ms": 180_000,
             "next": {"command": format!("lattice explain node c07u43"), "effect": "shows the choices"},
         }],
     })
+}
+
+/// A silence's id.
+pub const SILENCE: &str = "0190c2a4-3333-7c3a-9b1f-2f6d1c0a5e15";
+
+/// A silence of a rack.
+pub fn silence() -> Value {
+    json!({
+        "id": SILENCE, "kind": "node_down", "nodes": [], "selector": {"rack": "c07"}, "site": "dc1",
+        "by": {"name": "ada", "role": "platform_admin"}, "reason": "the rack is moved",
+        "created_at": "2026-11-21T09:00:00.000Z", "until": "2026-11-21T13:00:00.000Z", "generation": 1,
+    })
+}
+
+/// The fleet, with its incident silenced.
+pub fn silenced_fleet() -> Value {
+    let mut fleet = fleet();
+    let incident = fleet["attention"][0].take();
+    fleet["attention"] = json!([]);
+    fleet["silenced"] = json!([{"incident": incident, "silence": SILENCE}]);
+    fleet["silences"] = json!([silence()]);
+    fleet
 }
 
 /// Two events.

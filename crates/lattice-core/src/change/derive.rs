@@ -13,6 +13,7 @@ use crate::credential::EnrollmentToken;
 use crate::ids::NodeId;
 use crate::job::{JobKind, JobStatus};
 use crate::node::NodeState;
+use crate::silence::Silence;
 use crate::site::{PowerOverride, RoceRow, Site, SiteProfile, SiteProvider};
 use crate::sku::Sku;
 use crate::time::Timestamp;
@@ -107,6 +108,9 @@ pub fn derive(commit: &Commit, change: &Change) -> Derived {
         Change::HostFacts { .. } | Change::ProviderState(_) | Change::WebhookStep(_) => Derived::default(),
         Change::BmcReport(_) => Derived::default(),
         Change::Webhook(change) => webhook(commit, change),
+        Change::Silence(one) => {
+            row(commit, Resource::Silence(one.id), "silence.created".to_owned(), Value::Null, silence_picture(one))
+        }
         Change::Bmc { after, cause } => bmc(commit, after, *cause),
         Change::Site(site) => {
             let action = created_or_updated("site", site.generation.0);
@@ -169,6 +173,10 @@ fn removed(commit: &Commit, removed: &Removed) -> Derived {
         Removed::PowerOverride(one) => (Resource::Site(one.site), "site.power_override.removed", override_picture(one)),
         Removed::Roce(one) => (Resource::Site(one.site), "site.roce_removed", roce_picture(one)),
         Removed::Webhook(one) => (Resource::Webhook(one.id), "webhook.removed", webhook_picture(one)),
+        Removed::Silence(one) => {
+            let action = if one.is_in_force(commit.at) { "silence.lifted" } else { "silence.expired" };
+            (Resource::Silence(one.id), action, silence_picture(one))
+        }
     };
     let mut derived = row(commit, resource, action.to_owned(), before.clone(), Value::Null);
     for event in &mut derived.events {
@@ -199,6 +207,15 @@ fn profile_picture(profile: &SiteProfile) -> Value {
 /// Which machine, never which login: the path is no secret, and tells nobody anything.
 fn override_picture(one: &PowerOverride) -> Value {
     json!({"override": one.id, "selector_type": one.selector, "selector_value": one.value, "status": one.status})
+}
+
+fn silence_picture(one: &Silence) -> Value {
+    let matcher = &one.matcher;
+    json!({
+        "kind": matcher.kind, "nodes": matcher.nodes.iter().map(|node| &node.hostname).collect::<Vec<_>>(),
+        "selector": matcher.selector, "site": matcher.site, "until": one.until, "owner": one.by.name,
+        "reason": one.reason,
+    })
 }
 
 fn sku(commit: &Commit, sku: &Sku) -> Derived {
@@ -282,6 +299,7 @@ fn row(commit: &Commit, resource: Resource, action: String, before: Value, after
         | Resource::EnrollmentToken(_)
         | Resource::ApiToken(_)
         | Resource::Webhook(_)
+        | Resource::Silence(_)
         | Resource::System(_) => None,
     };
     let events = vec![event(commit, &resource, action.clone(), node, after.clone())];

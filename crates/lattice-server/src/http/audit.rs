@@ -42,12 +42,13 @@ fn resource(kind: &str, id: &str) -> Answer<Resource> {
         "site" => id.parse().map(Resource::Site).map_err(|_| bad()),
         "enrollment_token" => id.parse().map(Resource::EnrollmentToken).map_err(|_| bad()),
         "api_token" => id.parse().map(Resource::ApiToken).map_err(|_| bad()),
+        "silence" => id.parse().map(Resource::Silence).map_err(|_| bad()),
         "webhook" => id.parse().map(Resource::Webhook).map_err(|_| bad()),
         "sku" => Ok(Resource::Sku(id.to_owned())),
         "system" => Ok(Resource::System(id.to_owned())),
         _ => Err(Refusal::malformed(
             "resource_kind",
-            "must be node, job, batch, task, site, sku, enrollment_token, api_token, webhook or system",
+            "must be node, job, batch, task, site, sku, enrollment_token, api_token, silence, webhook or system",
         )),
     }
 }

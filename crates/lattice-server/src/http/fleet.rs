@@ -1,27 +1,29 @@
 //! The fleet at a glance: counts, what needs attention, how long stages take.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use lattice_api::explanation::Subject;
-use lattice_api::fleet::{Fleet, FleetCount, Incident, Severity, StageStats, StageStatsList};
+use lattice_api::fleet::{Fleet, FleetCount, Incident, Severity, SilencedIncident, StageStats, StageStatsList};
 use lattice_controllers::SecretOutage;
 use lattice_core::explain::NextAction;
-use lattice_core::ids::{NodeId, SiteId};
+use lattice_core::ids::{NodeId, SilenceId, SiteId};
 use lattice_core::job::{Job, JobStatus, StageName};
 use lattice_core::node::{Availability, DownCause, HoldKind, Node, NodeState, Status};
+use lattice_core::silence::{About, IncidentKind, Silence, silencing};
 use lattice_core::time::{Timestamp, human};
 use lattice_core::webhook::WebhookStatus;
 use lattice_core::webhook::delivery::SHOWN_AFTER;
-use lattice_store::{JobFilter, NodeFilter, NodeSort, PAGE_MAX, PageRequest};
+use lattice_store::{JobFilter, JobSummary, NodeFilter, NodeSort, PAGE_MAX, PageRequest};
 use strum::VariantArray;
 
 use super::App;
 use super::jobs::explanation_of as explain_job;
 use super::node_view::{explain, millis};
 use super::rows::{NodeFile, site_names};
+use super::silences;
 use crate::error::Answer;
 
 /// Incidents that are shown: more than a person works through before looking again.
@@ -42,14 +44,17 @@ pub async fn fleet(State(app): State<App>) -> Answer<Json<Fleet>> {
     }
     let usable = counts.get(&NodeState::new(Status::Active, Availability::Ready)).copied().unwrap_or(0);
     let schedulable = usable.saturating_sub(held(&app, now).await?);
-    let attention = attention(&app, now).await?;
+    let sites = site_names(&app).await?;
+    let found = attention(&app, &sites, now).await?;
     let nodes = counts.values().sum();
     let counts = counts
         .into_iter()
         .filter(|(_, nodes)| *nodes > 0)
         .map(|(state, nodes)| FleetCount { status: state.status, availability: state.availability, nodes })
         .collect();
-    Ok(Json(Fleet { at: now, seq, nodes, schedulable, counts, attention }))
+    let silences = found.silences.into_iter().map(|silence| silences::view(silence, &sites)).collect();
+    let (attention, silenced) = (found.raised, found.silenced);
+    Ok(Json(Fleet { at: now, seq, nodes, schedulable, counts, attention, silenced, silences }))
 }
 
 /// Active and ready nodes that a hold keeps from being scheduled.
@@ -73,27 +78,75 @@ async fn held(app: &App, now: Timestamp) -> Answer<u64> {
     Ok(held.len() as u64)
 }
 
+/// What was found to need a person.
+struct Attention {
+    now: Timestamp,
+    silences: Vec<Silence>,
+    raised: Vec<Incident>,
+    silenced: Vec<SilencedIncident>,
+}
+
+impl Attention {
+    /// The silence that hides an incident of that kind about that node.
+    fn silencing(&self, kind: IncidentKind, about: &About<'_>) -> Option<SilenceId> {
+        silencing(&self.silences, kind, about, self.now).map(|silence| silence.id)
+    }
+
+    /// Whether one more of them is shown: what is silenced takes no place of what is not.
+    fn has_room(&self, silence: Option<SilenceId>) -> bool {
+        let shown = if silence.is_some() { self.silenced.len() } else { self.raised.len() };
+        shown < INCIDENTS
+    }
+
+    fn add(&mut self, incident: Incident, silence: Option<SilenceId>) {
+        match silence {
+            Some(silence) => self.silenced.push(SilencedIncident { incident, silence }),
+            None => self.raised.push(incident),
+        }
+    }
+
+    fn sorted(mut self) -> Self {
+        let urgency = |incident: &Incident| (std::cmp::Reverse(incident.severity), incident.since);
+        self.raised.sort_by_key(urgency);
+        self.raised.truncate(INCIDENTS);
+        self.silenced.sort_by_key(|one| urgency(&one.incident));
+        self.silenced.truncate(INCIDENTS);
+        self
+    }
+}
+
 /// What needs a person: jobs that stopped, then nodes that no such job explains.
-async fn attention(app: &App, now: Timestamp) -> Answer<Vec<Incident>> {
-    let sites = site_names(app).await?;
-    let mut incidents = Vec::new();
-    let mut explained: HashSet<NodeId> = HashSet::new();
+async fn attention(app: &App, sites: &HashMap<SiteId, String>, now: Timestamp) -> Answer<Attention> {
+    let silences = silences::in_force(app).await?;
+    let mut found = Attention { now, silences, raised: Vec::new(), silenced: Vec::new() };
+    let mut explained: HashMap<NodeId, Option<SilenceId>> = HashMap::new();
     let stopped = JobFilter {
         statuses: vec![JobStatus::FailedManualIntervention, JobStatus::FailedRetryable],
         ..JobFilter::default()
     };
-    for summary in app.store.jobs(&stopped, &PageRequest::first(INCIDENTS)).await?.items {
+    for summary in app.store.jobs(&stopped, &PageRequest::first(PAGE_MAX)).await?.items {
+        let silence = silencing_job(app, &found, &summary).await?;
+        explained.insert(summary.node, silence);
+        if !found.has_room(silence) {
+            continue;
+        }
         let Some(job) = app.store.job(summary.id).await? else { continue };
-        explained.insert(job.node);
         let site = sites.get(&job.site).map(String::as_str).unwrap_or_default();
-        incidents.push(of_job(&job, site, now));
+        found.add(of_job(&job, site, now), silence);
     }
-    incidents.extend(of_nodes(app, &explained, now).await?);
-    incidents.extend(of_webhooks(app, now).await?);
-    incidents.extend(app.secret_standing.outage().map(|outage| of_outage(outage, now)));
-    incidents.sort_by_key(|incident| (std::cmp::Reverse(incident.severity), incident.since));
-    incidents.truncate(INCIDENTS);
-    Ok(incidents)
+    of_nodes(app, &explained, &mut found).await?;
+    found.raised.extend(of_webhooks(app, now).await?);
+    found.raised.extend(app.secret_standing.outage().map(|outage| of_outage(outage, now)));
+    Ok(found.sorted())
+}
+
+async fn silencing_job(app: &App, found: &Attention, job: &JobSummary) -> Answer<Option<SilenceId>> {
+    if found.silences.is_empty() {
+        return Ok(None);
+    }
+    let Some(node) = app.store.node(job.node).await? else { return Ok(None) };
+    let about = About { node: node.id, site: node.site, labels: &node.labels };
+    Ok(found.silencing(IncidentKind::of_job(job.kind), &about))
 }
 
 fn of_job(job: &Job, site: &str, now: Timestamp) -> Incident {
@@ -111,6 +164,7 @@ fn of_job(job: &Job, site: &str, now: Timestamp) -> Incident {
         | JobStatus::Reconciled => Severity::Warning,
     };
     Incident {
+        kind: IncidentKind::of_job(job.kind),
         severity,
         subjects: vec![node_subject(job.node, &job.hostname), said.subject],
         title: format!("{}: {} stopped at {}", job.hostname, job.kind, job.state.stage),
@@ -130,35 +184,53 @@ fn node_subject(id: NodeId, hostname: &str) -> Subject {
     Subject { kind: "node".to_owned(), id: id.to_string(), name: hostname.to_owned() }
 }
 
-/// Incidents of nodes; those of one site that fell silent together are one.
-async fn of_nodes(app: &App, explained: &HashSet<NodeId>, now: Timestamp) -> Answer<Vec<Incident>> {
+/// Incidents of nodes; those of one site that fell silent together are one. `explained`: nodes whose job stopped, with the
+/// silence that hides that.
+async fn of_nodes(app: &App, explained: &HashMap<NodeId, Option<SilenceId>>, found: &mut Attention) -> Answer<()> {
     let filter = NodeFilter { needs_attention: true, ..NodeFilter::default() };
     let page = app.store.nodes(&filter, NodeSort::Newest, &PageRequest::first(PAGE_MAX)).await?;
-    let mut silent: BTreeMap<SiteId, Vec<Silent>> = BTreeMap::new();
-    let mut incidents = Vec::new();
-    for summary in page.items.into_iter().filter(|node| !explained.contains(&node.id)) {
-        if summary.down_cause == Some(DownCause::HeartbeatLost) {
-            let silence = Silent { since: summary.availability_since, id: summary.id, hostname: summary.hostname };
-            silent.entry(summary.site).or_default().push(silence);
-        } else if incidents.len() < INCIDENTS
-            && let Some(node) = app.store.node(summary.id).await?
-        {
-            incidents.push(of_node(app, node, now).await?);
+    let mut silent: BTreeMap<(SiteId, Option<SilenceId>), Vec<Silent>> = BTreeMap::new();
+    for summary in page.items {
+        let kind = IncidentKind::of_node(summary.state, &summary.holds);
+        let about = About { node: summary.id, site: summary.site, labels: &summary.labels };
+        let silence = found.silencing(kind, &about);
+        let is_told = match explained.get(&summary.id) {
+            None => false,
+            Some(None) => true,
+            // Who silenced the job did not silence what else becomes of its node.
+            Some(Some(_)) => silence.is_some() || is_its_jobs_alone(kind, summary.state.status),
+        };
+        if is_told {
+            continue;
+        }
+        if kind == IncidentKind::NodeDown && summary.down_cause == Some(DownCause::HeartbeatLost) {
+            let one = Silent { since: summary.availability_since, id: summary.id, hostname: summary.hostname };
+            silent.entry((summary.site, silence)).or_default().push(one);
+        } else if found.has_room(silence) {
+            add_node(app, summary.id, found, silence).await?;
         }
     }
-    for nodes in silent.into_values() {
+    for ((_, silence), nodes) in silent {
         for group in together(nodes) {
             match group.as_slice() {
-                [one] => {
-                    if let Some(node) = app.store.node(one.id).await? {
-                        incidents.push(of_node(app, node, now).await?);
-                    }
-                }
-                several => incidents.push(of_group(several, now)),
+                [one] => add_node(app, one.id, found, silence).await?,
+                several => found.add(of_group(several, found.now), silence),
             }
         }
     }
-    Ok(incidents)
+    Ok(())
+}
+
+/// Whether nothing but its stopped job makes a node need attention.
+fn is_its_jobs_alone(kind: IncidentKind, status: Status) -> bool {
+    kind == IncidentKind::NodeOffline && status != Status::Offline
+}
+
+async fn add_node(app: &App, node: NodeId, found: &mut Attention, silence: Option<SilenceId>) -> Answer<()> {
+    if let Some(node) = app.store.node(node).await? {
+        found.add(of_node(app, node, found.now).await?, silence);
+    }
+    Ok(())
 }
 
 struct Silent {
@@ -192,6 +264,7 @@ fn of_group(nodes: &[Silent], now: Timestamp) -> Incident {
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let look = nodes.first().map_or_else(String::new, |node| node.hostname.clone());
     Incident {
+        kind: IncidentKind::NodeDown,
         severity: Severity::Critical,
         subjects: nodes.iter().map(|node| node_subject(node.id, &node.hostname)).collect(),
         title: format!("{} nodes lost their heartbeat within {}", nodes.len(), human(last.since(first))),
@@ -220,7 +293,9 @@ async fn of_node(app: &App, node: Node, now: Timestamp) -> Answer<Incident> {
         | Availability::Failed => Severity::Critical,
     };
     let since = node.status_since.max(node.availability_since);
+    let holds: Vec<HoldKind> = node.holds.iter().map(|hold| hold.kind).collect();
     Ok(Incident {
+        kind: IncidentKind::of_node(node.state, &holds),
         severity,
         title: format!("{}: {}", node.hostname, said.summary),
         mark: node.state.to_string(),
@@ -260,6 +335,7 @@ async fn of_webhooks(app: &App, now: Timestamp) -> Answer<Vec<Incident>> {
             ),
         };
         incidents.push(Incident {
+            kind: IncidentKind::WebhookFailing,
             severity,
             subjects: vec![Subject { kind: "webhook".to_owned(), id: webhook.id.to_string(), name: name.clone() }],
             title,
@@ -277,6 +353,7 @@ async fn of_webhooks(app: &App, now: Timestamp) -> Answer<Vec<Incident>> {
 fn of_outage(outage: SecretOutage, now: Timestamp) -> Incident {
     let fix = outage.remedy.unwrap_or_else(|| "look at the secret store".to_owned());
     Incident {
+        kind: IncidentKind::SecretsUnavailable,
         severity: Severity::Critical,
         subjects: vec![Subject { kind: "system".to_owned(), id: "secrets".to_owned(), name: "secrets".to_owned() }],
         title: "the secret store gives no secrets".to_owned(),

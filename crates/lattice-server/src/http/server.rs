@@ -14,7 +14,7 @@ use lattice_core::explain::Code;
 use lattice_core::ids::SiteId;
 use lattice_core::site::{Governor, Site};
 
-use super::App;
+use super::{App, silences};
 use crate::error::{Answer, Refusal};
 use crate::metrics::{BatchFigures, OPENMETRICS, WorkFigures};
 
@@ -61,6 +61,7 @@ async fn work(app: &App, sites: &[Site]) -> Answer<WorkFigures> {
         deviating: app.store.deviating_nodes().await?,
         braked: app.store.braked_nodes().await?.len() as u64,
         breakers_open: app.store.open_breakers().await?,
+        silences: silences::in_force(app).await?.len() as u64,
         governors: Vec::with_capacity(sites.len()),
     };
     for site in sites {

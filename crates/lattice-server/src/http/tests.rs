@@ -9,6 +9,7 @@ mod fixture;
 mod machines;
 mod onboardings;
 mod receiver;
+mod silences;
 mod site_credentials;
 mod site_details;
 mod standing_orders;

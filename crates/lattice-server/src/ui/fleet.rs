@@ -12,8 +12,9 @@ use lattice_core::job::{JobKind, StageName};
 use lattice_core::node::{Availability, Status};
 use strum::VariantArray;
 
-use super::action::Remedy;
+use super::action::{Button, Remedy};
 use super::shell::Shell;
+use super::silences::{Silenced, silence_button};
 use super::words::{Tone, When, lasting, of_availability, of_severity, of_status};
 
 /// Names that an incident spells out; more are counted.
@@ -53,6 +54,7 @@ pub struct FleetPage {
     fleet: Fleet,
     tiles: Vec<Tile>,
     incidents: Vec<Card>,
+    silenced: Silenced,
     filter: Filter,
     statuses: Vec<Choice>,
     availabilities: Vec<Choice>,
@@ -73,21 +75,34 @@ struct Tile {
     here: bool,
 }
 
-struct Card {
-    key: String,
-    tone: Tone,
-    title: String,
+/// An incident, as it is shown.
+pub struct Card {
+    /// Tells it apart from the others.
+    pub key: String,
+    /// How urgent.
+    pub tone: Tone,
+    /// What is the matter.
+    pub title: String,
     mark: String,
-    evidence: Vec<String>,
-    since: When,
-    subjects: Vec<SubjectLink>,
-    more: usize,
-    remedy: Remedy,
+    /// What shows it, but for what the title says.
+    pub evidence: Vec<String>,
+    /// Since when.
+    pub since: When,
+    /// What it is about, the first of them.
+    pub subjects: Vec<SubjectLink>,
+    /// How many more it is about.
+    pub more: usize,
+    /// The one thing to do.
+    pub remedy: Remedy,
+    silence: Option<Button>,
 }
 
-struct SubjectLink {
-    href: String,
-    name: String,
+/// Something that an incident is about.
+pub struct SubjectLink {
+    /// Its page.
+    pub href: String,
+    /// Its name.
+    pub name: String,
 }
 
 struct MapSite {
@@ -173,6 +188,7 @@ impl FleetPage {
         Self {
             tiles: tiles(&parts.fleet, &filter),
             incidents: parts.fleet.attention.iter().map(|incident| card(incident, &shell)).collect(),
+            silenced: Silenced::of(&parts.fleet, &shell),
             statuses: choices(Status::VARIANTS.iter().filter(|status| **status != Status::Deleted), &filter.status),
             availabilities: choices(Availability::VARIANTS, &filter.availability),
             sites: choices(&parts.sites, &filter.site),
@@ -221,7 +237,8 @@ fn tiles(fleet: &Fleet, filter: &Filter) -> Vec<Tile> {
         .collect()
 }
 
-fn card(incident: &Incident, shell: &Shell) -> Card {
+/// An incident, as it is shown to whoever looks.
+pub fn card(incident: &Incident, shell: &Shell) -> Card {
     let key = incident.subjects.first().map_or_else(|| incident.mark.clone(), |subject| subject.id.clone());
     let named = incident.subjects.iter().take(NAMED_SUBJECTS).filter_map(link);
     // What the title and the links say already is no further evidence.
@@ -238,6 +255,7 @@ fn card(incident: &Incident, shell: &Shell) -> Card {
         subjects: named.collect(),
         more: incident.subjects.len().saturating_sub(NAMED_SUBJECTS),
         remedy: remedy.remove(0),
+        silence: silence_button(incident, shell),
     }
 }
 

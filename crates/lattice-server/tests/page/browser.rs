@@ -267,6 +267,41 @@ async fn sites_are_probed_and_holds_cleared_by_their_buttons() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_incident_is_silenced_by_the_keyboard_and_comes_back_when_lifted() {
+    let Some((browser, _, _)) = signed_in().await else { return };
+    let button = "#attention button[data-body*='c08u17']";
+    browser.until(&format!("document.querySelector(\"{button}\")")).await;
+    browser.run(&format!("document.querySelector(\"{button}\").focus()")).await;
+    browser.keys(ENTER).await;
+    browser.until("document.activeElement.name === 'blank-for'").await;
+    browser.keys("4h").await;
+    browser.keys(ENTER).await;
+    browser.until("document.querySelector('#ask').open").await;
+    let needed = "document.querySelector('#ask input[name=reason]').matches(':invalid')";
+    browser.until(needed).await;
+    browser.keys(TAB).await;
+    browser.keys("its board is on the way").await;
+    let command = "return document.querySelector('#ask-command').textContent";
+    let shown = browser.run(command).await;
+    let whole =
+        "lattice silence create --node c08u17 --kind node_quarantined --for 4h --reason 'its board is on the way'";
+    assert_eq!(shown, whole);
+    browser.keys(ENTER).await;
+    let (kind, text) = outcome(&browser).await;
+    assert_eq!(kind, "done", "{text}");
+    browser.until(&format!("!document.querySelector(\"{button}\")")).await;
+    let folded = "document.querySelector('#silences details.silenced summary')";
+    browser.until(folded).await;
+    let text = browser.run(&format!("return {folded}.textContent")).await;
+    let text = text.as_str().unwrap_or_default();
+    assert!(text.contains("c08u17") && text.contains("in 3 h 59 min") && text.contains("board"), "{text}");
+    browser.click("#silences-in-force summary").await;
+    browser.click("#silences-in-force button").await;
+    browser.until(&format!("document.querySelector(\"{button}\")")).await;
+    browser.quit().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_says_what_why_and_what_next() {
     let Some((browser, server, fleet)) = signed_in().await else { return };
     let name = node_for(&server, &fleet, "recover").await;

@@ -574,3 +574,29 @@ async fn webhook(server: &TestServer, name: &str, attempts: &[(Attempted, u64)],
     }
     row.id
 }
+
+/// A silence of one node that is down, one of a rack that has nothing, and one of whatever is degraded in the site.
+pub async fn silences(server: &TestServer) {
+    use lattice_core::silence::{IncidentKind, Matcher, NamedNode, Silence};
+    let bad = server.store.node_by_hostname("c08u17").await.unwrap().unwrap();
+    let degraded = Matcher { kind: Some(IncidentKind::NodeDegraded), site: Some(bad.site), ..Matcher::default() };
+    let of_node = NamedNode { id: bad.id, hostname: bad.hostname };
+    let of_node = Matcher { nodes: vec![of_node], ..Matcher::default() };
+    let of_rack = Matcher { selector: [("rack".to_owned(), "c09".to_owned())].into(), ..Matcher::default() };
+    for (matcher, reason, minutes) in [
+        (of_node, "its board is <on> the way", 240),
+        (of_rack, "the rack is moved", 60),
+        (degraded, "the fans are known", 10_080),
+    ] {
+        let silence = Silence {
+            id: lattice_core::ids::SilenceId::generate(&*server.ids, before(600)),
+            matcher,
+            by: Actor { name: "ada".to_owned(), role: Role::PlatformAdmin },
+            reason: reason.to_owned(),
+            created_at: before(600),
+            until: START + Duration::from_secs(minutes * 60),
+            generation: Generation::FIRST,
+        };
+        server.commit(before(600), vec![Change::Silence(Box::new(silence))]).await;
+    }
+}

@@ -10,6 +10,12 @@ fn body(page: &str) -> &str {
     &page[start..end]
 }
 
+/// What stands between two marks.
+fn part<'a>(page: &'a str, from: &str, to: &str) -> &'a str {
+    let start = page.find(from).unwrap();
+    &page[start..start + page[start..].find(to).unwrap()]
+}
+
 #[tokio::test]
 async fn pages_look_as_they_did() {
     let server = TestServer::start(Time::Stands).await;
@@ -53,6 +59,9 @@ async fn pages_look_as_they_did() {
     }
     let (_, page) = server.page("/ui/", TOKEN).await;
     assert!(page.contains("webhook ticketing gets no events any more"), "what was given up is an incident");
+    fleet::silences(&server).await;
+    let (_, page) = server.page("/ui/", TOKEN).await;
+    insta::assert_snapshot!("fleet_silenced", part(&page, "<h2 id=\"attention-title\"", "id=\"nodes-title-panel\""));
     let (_, page) = server.page("/ui/sites", TOKEN).await;
     insta::assert_snapshot!("frame", page.replace(body(&page), "…"));
 }

@@ -88,6 +88,7 @@ impl Model {
                 | Change::EnrollmentToken(_)
                 | Change::ApiToken(_)
                 | Change::Webhook(_)
+                | Change::Silence(_)
                 | Change::WebhookStep(_)
                 | Change::Wipe { .. }
                 | Change::WipeCertificate(_)

@@ -186,6 +186,7 @@ impl Work {
                 | Change::EnrollmentToken(_)
                 | Change::ApiToken(_)
                 | Change::Webhook(_)
+                | Change::Silence(_)
                 | Change::WebhookStep(_)
                 | Change::Wipe { .. }
                 | Change::WipeCertificate(_)

@@ -220,6 +220,7 @@
   };
 
   const dialog = $("#ask");
+  const reasonField = () => $("input[name=reason]", dialog);
   let asked = null;
   const ask = (button) => {
     asked = button;
@@ -247,6 +248,8 @@
     });
     $("#ask-blanks").replaceChildren(...fields);
     $("form", dialog).reset();
+    reasonField().required = command.includes("<reason>");
+    reasonField().oninput = () => { $("#ask-command").textContent = filled(command); };
     dialog.showModal();
     // Enter alone must never do what cannot be undone: what keeps everything comes first.
     ($("#ask-blanks input") ?? $("#ask-cancel")).focus();
@@ -256,13 +259,17 @@
       const blank = `<${input.name.slice(6)}>`;
       text = text.replaceAll(blank, input.value.trim() || blank);
     }
-    return text;
+    const reason = reasonField().value.trim();
+    return reason ? text.replaceAll("<reason>", `'${reason.replaceAll("'", `'\\''`)}'`) : text;
   };
+  // `4h` in a field of milliseconds; what is no span goes as it is, and the server says what is wrong with it.
+  const UNITS = { s: 1000, m: 60000, h: 3600000, d: 86400000 };
+  const spanMs = (text) => { const [, number, unit] = /^(\d+)([smhd])$/.exec(text) ?? []; return unit ? number * UNITS[unit] : text; };
   $("#ask-cancel")?.addEventListener("click", () => dialog.close());
   $("form", dialog)?.addEventListener("submit", () => {
-    const reason = $("input[name=reason]", dialog).value.trim();
+    const reason = reasonField().value.trim();
     const { method, path, body } = asked.dataset;
-    let fields = body ? JSON.parse(body, (_, value) => (typeof value === "string" ? filled(value) : value)) : null;
+    let fields = body ? JSON.parse(body, (key, value) => (typeof value !== "string" ? value : key.endsWith("_ms") ? spanMs(filled(value)) : filled(value))) : null;
     if (reason && fields) fields = { ...fields, reason };
     const button = asked;
     dialog.close();

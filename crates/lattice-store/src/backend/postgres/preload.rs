@@ -8,7 +8,7 @@ use futures_util::future::try_join_all;
 use lattice_core::change::{Change, Removed};
 use lattice_core::ids::{
     AllocationId, ApiTokenId, BatchId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, OverrideId, ProfileId,
-    RoceId, SiteId, TaskId, TokenId, WebhookId,
+    RoceId, SilenceId, SiteId, TaskId, TokenId, WebhookId,
 };
 use lattice_core::node::{NodeState, Status};
 use tokio_postgres::Row;
@@ -113,6 +113,7 @@ impl Preloaded {
             About::ApiHashes => self.holds(UniqueKey::ApiHash(r.text()?), r.id()?),
             About::TaskKeys => self.holds(UniqueKey::TaskKey(r.text()?), r.id()?),
             About::Webhooks => self.version(RowKey::Webhook(WebhookId::new(r.id()?)), r.generation()?),
+            About::Silences => self.version(RowKey::Silence(SilenceId::new(r.id()?)), r.generation()?),
             About::WebhookProgress => {
                 self.version(RowKey::WebhookProgress(WebhookId::new(r.id()?)), r.generation()?);
             }
@@ -142,6 +143,13 @@ impl Preloaded {
         self.holders.values_mut().for_each(|holders| holders.retain(|holder| *holder != id));
     }
 
+    /// A row that has nothing but its version.
+    fn written_version(&mut self, change: &Change) {
+        if let Some((key, generation)) = guarded(change) {
+            self.version(key, generation);
+        }
+    }
+
     fn written_removed(&mut self, removed: &Removed) {
         let (key, _) = removed_row(removed);
         match &key {
@@ -157,6 +165,7 @@ impl Preloaded {
                 self.rows.remove(&RowKey::WebhookProgress(*id));
             }
             RowKey::WebhookProgress(_)
+            | RowKey::Silence(_)
             | RowKey::Sku(_)
             | RowKey::SiteCredential(..)
             | RowKey::Bmc(_)
@@ -275,6 +284,7 @@ impl Transaction for Preloaded {
             Change::Batch(_)
             | Change::Allocation(_)
             | Change::WebhookStep(_)
+            | Change::Silence(_)
             | Change::Sku(_)
             | Change::SiteCredential { .. }
             | Change::HostFacts { .. }
@@ -284,11 +294,7 @@ impl Transaction for Preloaded {
             | Change::Wipe { .. }
             | Change::WipeCertificate(_)
             | Change::Refusal { .. }
-            | Change::Note { .. } => {
-                if let Some((key, generation)) = guarded(change) {
-                    self.version(key, generation);
-                }
-            }
+            | Change::Note { .. } => self.written_version(change),
         }
     }
 }
@@ -332,8 +338,12 @@ enum About {
     Webhooks,
     WebhookProgress,
     WebhookNames,
+    Silences,
     LiveJobs,
 }
+
+const NODES: &str = "SELECT id, generation, status, availability, hostname, site, sku, provider_ref FROM nodes \
+    WHERE id = ANY($1)";
 
 impl About {
     fn sql(self) -> String {
@@ -341,10 +351,7 @@ impl About {
             Self::Ops => "SELECT op, seq FROM ops WHERE op = ANY($1)",
             // Shared with other commits, exclusive to whoever wants to take the lease: it waits for this commit.
             Self::Leases => "SELECT name, epoch FROM leases WHERE name = ANY($1) AND holder IS NOT NULL FOR SHARE",
-            Self::Nodes => {
-                "SELECT id, generation, status, availability, hostname, site, sku, provider_ref FROM nodes \
-                WHERE id = ANY($1)"
-            }
+            Self::Nodes => NODES,
             Self::Jobs => "SELECT id, generation FROM jobs WHERE id = ANY($1)",
             Self::Batches => "SELECT id, generation FROM batches WHERE id = ANY($1)",
             Self::Allocations => "SELECT id, generation FROM allocations WHERE id = ANY($1)",
@@ -401,6 +408,7 @@ impl About {
             Self::TaskKeys => "SELECT key, id FROM tasks WHERE key = ANY($1)",
             Self::Webhooks => "SELECT id, generation FROM webhooks WHERE id = ANY($1)",
             Self::WebhookProgress => "SELECT webhook, generation FROM webhook_progress WHERE webhook = ANY($1)",
+            Self::Silences => "SELECT id, generation FROM silences WHERE id = ANY($1)",
             Self::WebhookNames => "SELECT name, id FROM webhooks WHERE name = ANY($1)",
             Self::LiveJobs => return format!("SELECT node, id FROM jobs WHERE node = ANY($1) AND {LIVE} AND {OWNING} ORDER BY id DESC"),
         }
@@ -455,6 +463,7 @@ fn questions(needs: Needs) -> Vec<Question> {
             RowKey::EnrollmentToken(id) => ask(About::EnrollmentTokens, Some(id.uuid()), None),
             RowKey::ApiToken(id) => ask(About::ApiTokens, Some(id.uuid()), None),
             RowKey::Webhook(id) => ask(About::Webhooks, Some(id.uuid()), None),
+            RowKey::Silence(id) => ask(About::Silences, Some(id.uuid()), None),
             RowKey::WebhookProgress(id) => ask(About::WebhookProgress, Some(id.uuid()), None),
         }
     }

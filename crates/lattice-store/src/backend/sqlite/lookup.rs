@@ -43,6 +43,7 @@ pub(super) fn row(connection: &Connection, key: &RowKey) -> Result<Option<Head>,
         RowKey::EnrollmentToken(id) => ("SELECT generation FROM enrollment_tokens WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::ApiToken(id) => ("SELECT generation FROM api_tokens WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::Webhook(id) => ("SELECT generation FROM webhooks WHERE id = ?1", Value::Id(id.uuid())),
+        RowKey::Silence(id) => ("SELECT generation FROM silences WHERE id = ?1", Value::Id(id.uuid())),
         RowKey::WebhookProgress(id) => {
             ("SELECT generation FROM webhook_progress WHERE webhook = ?1", Value::Id(id.uuid()))
         }
