@@ -111,6 +111,9 @@ pub struct JobView {
     /// When the time of its stage ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
+    /// When the time of all of it ends: of a wipe, once it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_at: Option<Timestamp>,
     /// Why it stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureView>,

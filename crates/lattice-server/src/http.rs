@@ -38,7 +38,7 @@ mod tests;
 pub(crate) mod timeline;
 mod tokens;
 pub(crate) mod webhooks;
-mod wipes;
+pub(crate) mod wipes;
 
 pub use table::surface;
 

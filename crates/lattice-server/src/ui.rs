@@ -20,6 +20,7 @@ mod site_credentials;
 mod sites;
 mod statics;
 mod webhooks;
+mod wipe;
 mod words;
 mod work;
 
@@ -32,7 +33,7 @@ use crate::http::App;
 /// Routes of the page with their methods. Pages ask who looks themselves, because the answer to a stranger is a form and
 /// no problem document; so none of them needs a role of the API's table.
 pub fn routes() -> (Router<App>, Vec<(Method, &'static str)>) {
-    let table: [(&'static str, MethodRouter<App>, &[Method]); 17] = [
+    let table: [(&'static str, MethodRouter<App>, &[Method]); 18] = [
         ("/", get(pages::root), &[Method::GET]),
         ("/ui", get(pages::root), &[Method::GET]),
         ("/ui/", get(pages::fleet), &[Method::GET]),
@@ -45,6 +46,7 @@ pub fn routes() -> (Router<App>, Vec<(Method, &'static str)>) {
         ("/ui/sites/{site}", get(pages::site), &[Method::GET]),
         ("/ui/webhooks", get(pages::webhooks), &[Method::GET]),
         ("/ui/webhooks/{webhook}", get(pages::webhook), &[Method::GET]),
+        ("/ui/wipes/{certificate}", get(pages::certificate), &[Method::GET]),
         ("/ui/audit", get(pages::audit), &[Method::GET]),
         ("/ui/find", get(pages::find), &[Method::GET]),
         ("/ui/login", get(session::form), &[Method::GET]),

@@ -242,6 +242,7 @@ pub async fn view(app: &App, job: Job) -> Answer<JobView> {
         next_at: job.state.next_at,
         wait: job.state.wait.clone(),
         deadline: job.state.deadline,
+        limit_at: job.state.limit_at,
         decisions: job.state.decisions.clone(),
         warnings: job.state.warnings.clone(),
         row: row_of_job(&job),

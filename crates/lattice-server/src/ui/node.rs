@@ -14,6 +14,7 @@ use lattice_core::node::Availability;
 use super::action::{Button, Remedy, clear_hold_button, node_button};
 use super::job::{JobParts, JobSection};
 use super::shell::Shell;
+use super::wipe::{WipePanel, WipeParts};
 use super::words::{Tone, of_availability, of_status};
 use super::work::{BmcPanel, TasksPanel, WorkPanel};
 
@@ -35,6 +36,7 @@ pub struct NodePage {
     work: WorkPanel,
     tasks: TasksPanel,
     bmc: Option<BmcPanel>,
+    wipe: Option<WipePanel>,
 }
 
 /// What else a node's page is made from, as the API answers it.
@@ -49,6 +51,8 @@ pub struct NodeParts {
     pub tasks: Vec<TaskRow>,
     /// Its BMC.
     pub bmc: Option<BmcView>,
+    /// Its last wipe.
+    pub wipe: Option<WipeParts>,
 }
 
 struct HoldLine {
@@ -59,7 +63,7 @@ struct HoldLine {
 impl NodePage {
     /// The page of these answers.
     pub fn of(shell: Shell, mut node: NodeView, parts: NodeParts) -> Self {
-        let NodeParts { mut timeline, job, placed: (placed, more), tasks, bmc } = parts;
+        let NodeParts { mut timeline, job, placed: (placed, more), tasks, bmc, wipe } = parts;
         let drained = node.row.availability == Availability::Draining;
         let older = timeline.split_off(timeline.len().min(OPEN_ROWS));
         let disks = job.as_ref().map(|job| job.disks.clone()).unwrap_or_default();
@@ -77,6 +81,7 @@ impl NodePage {
             work: WorkPanel::of(&shell, &hostname, drained, placed, more),
             tasks: TasksPanel::of(&hostname, tasks),
             bmc: bmc.map(|view| BmcPanel::of(&shell, view)),
+            wipe: wipe.map(|parts| WipePanel::of(&shell, parts)),
             node,
             timeline,
             older,

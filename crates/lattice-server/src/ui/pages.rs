@@ -32,13 +32,14 @@ use super::site::{self, SitePage, SiteParts};
 use super::sites::SitesPage;
 use super::statics::{CONTENT_SECURITY_POLICY, FILES};
 use super::webhooks::{WebhookPage, WebhooksPage};
+use super::wipe::{WipeParts, file_name};
 use super::work;
 use crate::auth::authenticate;
 use crate::error::{Answer, Refusal};
 use crate::http::extract::Query;
 use crate::http::{
     App, allocations, audit as audits, batches as batch_list, bmc, fleet as fleets, jobs as job_list, nodes,
-    power_overrides, profiles, roce, site_orders, sites as site_list, tasks, timeline, webhooks as webhook_list,
+    power_overrides, profiles, roce, site_orders, sites as site_list, tasks, timeline, webhooks as webhook_list, wipes,
 };
 
 /// The script asks for the changing part alone.
@@ -237,7 +238,8 @@ pub async fn node(visit: Visit, Path(name): Path<String>) -> Response {
                 None => None,
             };
             let placed = (placed.items, placed.next.is_some());
-            let parts = NodeParts { timeline: timeline.entries, job, placed, tasks: asked.items, bmc };
+            let wipe = WipeParts::of_node(&app, id).await?;
+            let parts = NodeParts { timeline: timeline.entries, job, placed, tasks: asked.items, bmc, wipe };
             Ok(NodePage::of(shell, node, parts))
         })
         .await
@@ -246,6 +248,27 @@ pub async fn node(visit: Visit, Path(name): Path<String>) -> Response {
 async fn last_job(app: &App, node: NodeId) -> Answer<Option<JobId>> {
     let newest = JobQuery { node_id: Some(node), limit: Some(1), ..JobQuery::default() };
     Ok(job_list::page(app, newest).await?.items.first().map(|row| row.id))
+}
+
+/// The file of a certificate: the text that `lattice wipe verify` takes.
+pub async fn certificate(visit: Visit, Path(id): Path<String>) -> Response {
+    if let Err(refusal) = visit.shell(Section::Fleet, "Certificate").await {
+        return visit.stranger(refusal);
+    }
+    match wipes::get(State(visit.app.clone()), Path(id)).await {
+        Err(refusal) => refusal.into_response(),
+        Ok(Json(file)) => {
+            let one = &file.certificate;
+            let name = file_name(&one.hostname, &one.evidence.device);
+            let headers = [
+                (header::CONTENT_TYPE, "application/json".to_owned()),
+                (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{name}\"")),
+                (header::CACHE_CONTROL, "no-store".to_owned()),
+                (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
+            ];
+            (headers, file.text()).into_response()
+        }
+    }
 }
 
 async fn job_parts(app: &App, job: &str, node: Option<&NodeView>) -> Answer<JobParts> {

@@ -338,7 +338,8 @@ fn provider(node: &Node, status: &str, power: PowerFact) -> Change {
     })
 }
 
-fn worked(job: Job, stage: StageName, status: JobStatus, at: Timestamp) -> Job {
+/// The job stands at that stage since `at`.
+pub fn worked(job: Job, stage: StageName, status: JobStatus, at: Timestamp) -> Job {
     let mut after = job;
     after.generation = after.generation.next();
     after.updated_at = at;

@@ -6,4 +6,5 @@ mod chrome;
 mod fleet;
 mod golden;
 mod server;
+mod wipes;
 mod work;
