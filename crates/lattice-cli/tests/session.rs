@@ -1,7 +1,8 @@
 //! The terminal sessions of the guides: each command is run again against a `lattice dev`, and must say the same.
 //!
 //! A block that begins with ```console is a session. Ids, times, spans and widths of columns differ from run to run: they
-//! stand there as `<id-1>`, `<time>`, `<span>`, and with two spaces between columns. An id that was printed may stand in a
+//! stand there as `<id-1>`, `<time>`, `<span>`, keys and boots as `<key>`, `<boot>`, and with two spaces
+//! between columns. An id that was printed may stand in a
 //! later command. `LATTICE_SESSION_UPDATE=1` writes what was said into the guide.
 #![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
@@ -53,8 +54,13 @@ impl Dev {
 
     fn run(&self, command: &str) -> Output {
         let words = words(command);
-        assert_eq!(words.first().map(String::as_str), Some("lattice"), "{command}");
-        Command::new(env!("CARGO_BIN_EXE_lattice"))
+        let program = match words.first().map(String::as_str) {
+            Some("lattice") => env!("CARGO_BIN_EXE_lattice"),
+            // A person tampers with a file.
+            Some("sed") => "/usr/bin/sed",
+            Some(_) | None => panic!("a session has no `{command}`"),
+        };
+        Command::new(program)
             .args(&words[1..])
             .env_clear()
             .env("XDG_RUNTIME_DIR", self.folder.path())
@@ -125,6 +131,12 @@ impl Ids {
             });
             return word.replace(core, &format!("<id-{}>", at + 1));
         }
+        if core.len() == 16 && core.chars().all(|c| c.is_ascii_hexdigit()) {
+            return word.replace(core, "<key>");
+        }
+        if is_boot(core) {
+            return word.replace(core, "<boot>");
+        }
         if core.len() >= 20 && core.starts_with("20") && core.as_bytes().get(10) == Some(&b'T') {
             return word.replace(core, "<time>");
         }
@@ -145,6 +157,13 @@ impl Ids {
 fn is_id(word: &str) -> bool {
     let groups: Vec<usize> = word.split('-').map(str::len).collect();
     groups == [8, 4, 4, 4, 12] && word.chars().all(|c| c == '-' || c.is_ascii_hexdigit())
+}
+
+/// A boot of a simulated machine: its name in its region, then two numbers.
+fn is_boot(word: &str) -> bool {
+    let parts: Vec<&str> = word.split('-').collect();
+    let is_number = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
+    matches!(parts.as_slice(), [name, life, boot] if name.len() == 6 && is_number(life) && is_number(boot))
 }
 
 /// `12.3 s`, `4 min 2 s`, `1 h 0 min` become `<span>`: numbers before units, as many as follow each other.
@@ -238,6 +257,8 @@ fn what_differs_from_run_to_run_is_hidden_and_nothing_else() {
     assert_eq!(ids.hide(&format!("{id}   x    4 GPUs")), "<id-1>  x  4 GPUs\n");
     assert_eq!(ids.hide("until 2026-11-21T09:45:44.000Z, by ops"), "until <time>, by ops\n");
     assert_eq!(ids.show("lattice allocation release <id-1>"), format!("lattice allocation release {id}"));
+    assert_eq!(ids.hide("key 9841f42644925a05, 4f00rh-1-10 -> 4f00rh-1-25"), "key <key>, <boot> -> <boot>\n");
+    assert_eq!(ids.hide("c01u28 gives-it-up"), "c01u28 gives-it-up\n");
     assert_eq!(spans("down in 12.5 s unless"), "down in <span> unless");
     assert_eq!(words("a 'b c' \"d\" e"), ["a", "b c", "d", "e"]);
 }
