@@ -50,7 +50,7 @@ impl Remediator {
                 continue;
             }
             let ids: Vec<NodeId> = page.items.iter().map(|node| node.id).collect();
-            let (in_service, taken) = self.store.taken_at(site.id, REMEDIATOR).await?;
+            let (in_service, taken) = self.store.taken_at(site.id).await?;
             let mut governor = Governor::new(&site.automation, in_service, taken);
             for node in self.store.nodes_by_id(&ids).await? {
                 match self.one(&node, site, governor, now).await? {

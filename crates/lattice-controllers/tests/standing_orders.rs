@@ -5,7 +5,8 @@ mod world;
 
 use std::time::Duration;
 
-use lattice_controllers::{Conformance, Remediator};
+use lattice_controllers::{Conformance, Remediator, begin_wipes};
+use lattice_core::actor::Actor;
 use lattice_core::allocation::AllocationStatus;
 use lattice_core::change::{Change, NodeAction, NodeChange};
 use lattice_core::command::site as orders;
@@ -134,20 +135,42 @@ async fn approving_a_fingerprint_judges_the_site_and_a_changed_one_judges_its_no
     assert!(last > EventSeq(0));
 }
 
-#[tokio::test]
-async fn silent_nodes_are_rebooted_by_themselves_and_never_more_than_the_governor_allows() {
-    let world = World::new().await;
-    let nodes = world.add_nodes(8).await;
+/// The site has silent nodes rebooted, a quarter of it at once.
+async fn reboots_a_quarter(world: &World) {
     let lxd: LxdSite = serde_json::from_value(serde_json::json!({
         "api_url": "https://127.0.0.1:8443", "client_cert_path": "a", "client_key_path": "b", "server_cert_path": "c",
         "image": "debian",
     }))
     .unwrap();
-    change_site(&world, |site| {
+    change_site(world, |site| {
         site.provider = SiteProvider::Lxd(lxd);
         site.automation = AutomationPolicy { auto_remediate: true, max_unavailable_percent: 25, ..site.automation };
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_wipe_that_lattice_began_takes_the_place_of_a_reboot() {
+    let world = World::new().await;
+    let nodes = world.add_nodes(8).await;
+    reboots_a_quarter(&world).await;
+    change(&world, nodes[0], |node| node.require_wipe("it ended".to_owned(), &Actor::system("allocator"), START)).await;
+    assert_eq!(world.store.taken_at(world.site.id).await.unwrap(), (8, 0));
+    assert_eq!(begin_wipes(&world.store, &*world.ids, START).await.unwrap().len(), 1);
+    assert_eq!(world.store.taken_at(world.site.id).await.unwrap(), (8, 1), "it is being wiped");
+    world.tick(at(31)).await;
+    world.tick(at(130)).await;
+    let remediator = Remediator::new(world.store.clone(), world.ids.clone());
+    let done = remediator.tick(at(260)).await.unwrap();
+    assert_eq!(done.begun.len(), 1, "two at once, and one of them is the wipe");
+    assert_eq!(world.store.taken_at(world.site.id).await.unwrap(), (8, 2));
+}
+
+#[tokio::test]
+async fn silent_nodes_are_rebooted_by_themselves_and_never_more_than_the_governor_allows() {
+    let world = World::new().await;
+    let nodes = world.add_nodes(8).await;
+    reboots_a_quarter(&world).await;
     world.tick(at(31)).await;
     world.tick(at(130)).await;
     for id in &nodes {
@@ -164,7 +187,7 @@ async fn silent_nodes_are_rebooted_by_themselves_and_never_more_than_the_governo
         let job = world.store.job(id).await.unwrap().unwrap();
         assert_eq!((job.kind, job.requested_by.name.as_str()), (JobKind::Reboot, "remediator"));
     }
-    let later = world.store.taken_at(world.site.id, "remediator").await.unwrap();
+    let later = world.store.taken_at(world.site.id).await.unwrap();
     assert_eq!(later, (8, 2));
     assert_eq!(Duration::from_millis(site(&world).await.automation.remediate_after_ms), Duration::from_secs(120));
 }

@@ -1,5 +1,6 @@
 //! Jobs: their table and their lists.
 
+use lattice_core::actor::Role;
 use lattice_core::failure::FailureClass;
 use lattice_core::ids::{BatchId, Generation, JobId, NodeId, SiteId};
 use lattice_core::job::{Job, JobKind, JobLease, JobStatus, StageName};
@@ -30,6 +31,7 @@ pub(crate) const JOBS: Table = Table {
         stable("site", Kind::Id),
         stable("batch", Kind::Id),
         stable("created_at", Kind::Int),
+        stable("automatic", Kind::Int),
         col("hostname", Kind::Text),
         col("status", Kind::Text),
         col("stage", Kind::Text),
@@ -83,6 +85,7 @@ pub(crate) fn row(job: &Job) -> Vec<Value<'_>> {
         Value::Id(job.site.uuid()),
         Value::opt_id(job.batch.map(BatchId::uuid)),
         Value::time(job.created_at),
+        Value::flag(job.requested_by.role == Role::System),
         Value::text(&job.hostname),
         Value::name(state.status),
         Value::name(state.stage),

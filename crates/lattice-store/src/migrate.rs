@@ -24,6 +24,7 @@ pub(crate) const SQLITE: &[Migration] = &[
     Migration { version: 9, sql: include_str!("../migrations/sqlite/0009_labels.sql") },
     Migration { version: 10, sql: include_str!("../migrations/sqlite/0010_wipes.sql") },
     Migration { version: 11, sql: include_str!("../migrations/sqlite/0011_silences.sql") },
+    Migration { version: 12, sql: include_str!("../migrations/sqlite/0012_automatic_jobs.sql") },
 ];
 
 /// Steps of the PostgreSQL schema; the same versions mean the same tables.
@@ -39,6 +40,7 @@ pub(crate) const POSTGRES: &[Migration] = &[
     Migration { version: 9, sql: include_str!("../migrations/postgres/0009_labels.sql") },
     Migration { version: 10, sql: include_str!("../migrations/postgres/0010_wipes.sql") },
     Migration { version: 11, sql: include_str!("../migrations/postgres/0011_silences.sql") },
+    Migration { version: 12, sql: include_str!("../migrations/postgres/0012_automatic_jobs.sql") },
 ];
 
 /// Steps that a schema at `have` still needs.

@@ -432,22 +432,21 @@ impl Store {
         self.fetch(query, |r| Ok(((r.text()?, r.text()?), r.count()?))).await
     }
 
-    /// How many nodes of a site are in service, and how many of them the component of that name, or a drift of their
-    /// fingerprint, has made unavailable: a job of theirs that is not over counts until it is, for it may have failed.
+    /// How many nodes of a site are in service, and how many Lattice itself has made unavailable: by a reboot or a wipe
+    /// that it asked for, or a drain for a fingerprint that drifted. A job counts until it is over, for it may have failed.
     ///
     /// # Errors
     /// The database fails.
-    pub async fn taken_at(&self, site: SiteId, by: &str) -> Result<(u64, u64), StoreError> {
+    pub async fn taken_at(&self, site: SiteId) -> Result<(u64, u64), StoreError> {
         const IN_SERVICE: &str =
             "SELECT COUNT(*) FROM nodes WHERE site = ?1 AND live = 1 AND status IN ('active', 'offline')";
         const TAKEN: &str = "SELECT COUNT(*) FROM nodes WHERE site = ?1 AND live = 1 AND \
             ((hold_kinds LIKE '%conformance_drift%' AND availability IN ('draining', 'drained')) OR id IN \
-            (SELECT node FROM jobs WHERE site = ?1 AND kind = 'reboot' AND body LIKE ?2 AND status NOT IN \
+            (SELECT node FROM jobs WHERE site = ?1 AND automatic = 1 AND kind IN ('reboot', 'sensitive_wipe') AND status NOT IN \
             ('completed', 'cancelled', 'reconciled')))";
         let id = || Value::Id(site.uuid());
         let in_service = self.fetch(Query::new(IN_SERVICE, vec![id()]), |r| r.count()).await?;
-        let asked = Value::owned(format!("%\"requested_by\":{{\"name\":\"{by}\",\"role\":\"system\"}}%"));
-        let taken = self.fetch(Query::new(TAKEN, vec![id(), asked]), |r| r.count()).await?;
+        let taken = self.fetch(Query::new(TAKEN, vec![id()]), |r| r.count()).await?;
         Ok((in_service.first().copied().unwrap_or(0), taken.first().copied().unwrap_or(0)))
     }
 

@@ -6,7 +6,7 @@ use lattice_core::allocation::Allocation;
 use lattice_core::batch::Batch;
 use lattice_core::bmc::{Bmc, BmcReport};
 use lattice_core::command::node::Known;
-use lattice_core::command::remedy::{REMEDIATOR, Remedy, Standing, remedy};
+use lattice_core::command::remedy::{Remedy, Standing, remedy};
 use lattice_core::explain::{Code, NextAction};
 use lattice_core::ids::{BatchId, JobId, NodeId, SiteId};
 use lattice_core::job::Job;
@@ -144,7 +144,7 @@ impl NodeFile {
 /// How a site stands towards its limit, where that matters: while a node is down and its site has it rebooted.
 async fn governor(app: &App, site: &Site, availability: Availability) -> Answer<Governor> {
     let matters = availability == Availability::Down && site.automation.auto_remediate;
-    let (in_service, taken) = if matters { app.store.taken_at(site.id, REMEDIATOR).await? } else { (0, 0) };
+    let (in_service, taken) = if matters { app.store.taken_at(site.id).await? } else { (0, 0) };
     Ok(Governor::new(&site.automation, in_service, taken))
 }
 

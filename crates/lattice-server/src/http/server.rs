@@ -9,7 +9,6 @@ use axum::response::{IntoResponse, Response};
 use http::header;
 use lattice_api::server::{AgentCa, ServerHealth};
 use lattice_core::batch::admission::parallel;
-use lattice_core::command::remedy::REMEDIATOR;
 use lattice_core::explain::Code;
 use lattice_core::ids::SiteId;
 use lattice_core::site::{Governor, Site};
@@ -65,7 +64,7 @@ async fn work(app: &App, sites: &[Site]) -> Answer<WorkFigures> {
         governors: Vec::with_capacity(sites.len()),
     };
     for site in sites {
-        let (in_service, taken) = app.store.taken_at(site.id, REMEDIATOR).await?;
+        let (in_service, taken) = app.store.taken_at(site.id).await?;
         figures.governors.push((site.name.clone(), Governor::new(&site.automation, in_service, taken)));
     }
     Ok(figures)

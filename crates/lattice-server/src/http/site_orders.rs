@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{MatchedPath, Path, State};
 use lattice_api::site::{ConformanceView, FingerprintLine, NameFingerprint, PullBrake, SiteView};
+use lattice_core::change::Commit;
 use lattice_core::command::site as commands;
 use lattice_core::site::Site;
 
@@ -24,15 +25,14 @@ pub async fn brake(
     write: Write<PullBrake>,
 ) -> Answer<Json<SiteView>> {
     let site = find(&app, &path, &site).await?;
-    if write.earlier.is_none() {
-        write.check_version(site.generation)?;
+    let (app, write) = (&app, &write);
+    let decide = |site: Site| async move {
         let body = &write.body;
         let until = write.at + Duration::from_millis(body.for_ms);
         let request = write.request(&*app.ids, &body.reason);
-        let commit = commands::brake(&request, &site, &body.selector, until)?;
-        write.commit(&app, commit).await?;
-    }
-    view(&app, site_of(&app, site.id).await?).await.map(Json)
+        Ok(Some(commands::brake(&request, &site, &body.selector, until)?))
+    };
+    view(app, ordered(app, site, write, decide).await?).await.map(Json)
 }
 
 /// Lets go of what any brake holds back.
@@ -43,12 +43,25 @@ pub async fn let_go(
     write: Write<NoBody>,
 ) -> Answer<Json<SiteView>> {
     let site = find(&app, &path, &site).await?;
+    let (app, write) = (&app, &write);
+    let decide = |site: Site| async move { Ok(Some(commands::let_go(&write.request(&*app.ids, ""), &site))) };
+    view(app, ordered(app, site, write, decide).await?).await.map(Json)
+}
+
+/// Carries an order out, unless it was before; gives the site as it stands then. None: nothing is to be done.
+async fn ordered<B, F>(app: &App, site: Site, write: &Write<B>, decide: impl FnOnce(Site) -> F) -> Answer<Site>
+where
+    B: Send + Sync,
+    F: Future<Output = Answer<Option<Commit>>>,
+{
+    let id = site.id;
     if write.earlier.is_none() {
         write.check_version(site.generation)?;
-        let commit = commands::let_go(&write.request(&*app.ids, ""), &site);
-        write.commit(&app, commit).await?;
+        if let Some(commit) = decide(site).await? {
+            write.commit(app, commit).await?;
+        }
     }
-    view(&app, site_of(&app, site.id).await?).await.map(Json)
+    site_of(app, id).await
 }
 
 /// Fingerprints that are approved, and those that nodes report.
@@ -86,16 +99,14 @@ pub async fn approve(
     write: Write<NameFingerprint>,
 ) -> Answer<Json<ConformanceView>> {
     let site = find(&app, &path, &site).await?;
-    if write.earlier.is_none() {
-        write.check_version(site.generation)?;
-        let (sku, fingerprint) = named(&app, &site, &write.body).await?;
-        let sku = sku_named(&app, "sku", &sku).await?;
+    let (app, write) = (&app, &write);
+    let decide = |site: Site| async move {
+        let (sku, fingerprint) = named(app, &site, &write.body).await?;
+        let sku = sku_named(app, "sku", &sku).await?;
         let request = write.request(&*app.ids, &write.body.reason);
-        if let Some(commit) = commands::approve(&request, &site, &sku, &fingerprint)? {
-            write.commit(&app, commit).await?;
-        }
-    }
-    conformance_of(&app, &site_of(&app, site.id).await?).await.map(Json)
+        Ok(commands::approve(&request, &site, &sku, &fingerprint)?)
+    };
+    conformance_of(app, &ordered(app, site, write, decide).await?).await.map(Json)
 }
 
 /// Takes an approval back.
@@ -106,14 +117,13 @@ pub async fn withdraw(
     write: Write<NameFingerprint>,
 ) -> Answer<Json<ConformanceView>> {
     let site = find(&app, &path, &site).await?;
-    if write.earlier.is_none() {
-        write.check_version(site.generation)?;
-        let (sku, fingerprint) = named(&app, &site, &write.body).await?;
+    let (app, write) = (&app, &write);
+    let decide = |site: Site| async move {
+        let (sku, fingerprint) = named(app, &site, &write.body).await?;
         let request = write.request(&*app.ids, &write.body.reason);
-        let commit = commands::withdraw(&request, &site, &sku, &fingerprint)?;
-        write.commit(&app, commit).await?;
-    }
-    conformance_of(&app, &site_of(&app, site.id).await?).await.map(Json)
+        Ok(Some(commands::withdraw(&request, &site, &sku, &fingerprint)?))
+    };
+    conformance_of(app, &ordered(app, site, write, decide).await?).await.map(Json)
 }
 
 /// SKU and fingerprint, as they were given or as a node of the site has them.

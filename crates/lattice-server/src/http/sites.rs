@@ -8,7 +8,6 @@ use lattice_api::Gone;
 use lattice_api::page::{Page, PageQuery};
 use lattice_api::site::{CallLine, CreateSite, PatchSite, SiteCalls, SiteStatus, SiteView};
 use lattice_core::change::{Change, Guard, Removed};
-use lattice_core::command::remedy::REMEDIATOR;
 use lattice_core::explain::{Code, NextAction};
 use lattice_core::ids::{Generation, ProfileId, SiteId};
 use lattice_core::site::credentials::credential_paths;
@@ -75,7 +74,7 @@ pub async fn get(State(app): State<App>, path: MatchedPath, Path(site): Path<Str
 
 pub async fn view(app: &App, site: Site) -> Answer<SiteView> {
     let (credentials, credentials_complete) = site_credentials::known(app, &site).await?;
-    let (in_service, taken) = app.store.taken_at(site.id, REMEDIATOR).await?;
+    let (in_service, taken) = app.store.taken_at(site.id).await?;
     Ok(SiteView {
         id: site.id,
         name: site.name,
