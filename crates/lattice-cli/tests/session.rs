@@ -1,9 +1,8 @@
 //! The terminal sessions of the guides: each command is run again against a `lattice dev`, and must say the same.
 //!
 //! A block that begins with ```console is a session. Ids, times, spans and widths of columns differ from run to run: they
-//! stand there as `<id-1>`, `<time>`, `<span>`, keys and boots as `<key>`, `<boot>`, and with two spaces
-//! between columns. An id that was printed may stand in a
-//! later command. `LATTICE_SESSION_UPDATE=1` writes what was said into the guide.
+//! stand there as `<id-1>`, `<time>`, `<span>`, keys and boots as `<key>`, `<boot>`, and with two spaces between columns.
+//! An id that was printed may stand in a later command. `LATTICE_SESSION_UPDATE=1` writes what was said into the guide.
 #![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 use std::io::{BufRead, BufReader};
