@@ -1,6 +1,7 @@
 //! Nodes: the inventory row, what explains it, and the operator's verbs.
 
 use lattice_core::change::NodeAction;
+pub use lattice_core::component::ComponentReport;
 use lattice_core::ids::{Generation, JobId, NodeId, SiteId};
 pub use lattice_core::job::Disposal;
 pub use lattice_core::node::{Availability, Status};
@@ -112,6 +113,9 @@ pub struct NodeView {
     /// What its provider said last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<ProviderState>,
+    /// What State Manager says of it, and what it was told, at an OpenCHAMI site.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub component: Option<ComponentReport>,
     /// Why it is not schedulable, or that it is.
     pub explanation: Explanation,
     /// Which verbs its states allow now; each may still be refused for its health or its job.

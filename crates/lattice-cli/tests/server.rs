@@ -121,6 +121,7 @@ async fn serve(home: &std::path::Path) -> (String, String) {
         prober: Arc::new(Answers),
         registry: Arc::new(Registry::new()),
         agent_ca_pem: "CA".to_owned(),
+        notices: Arc::default(),
         task_keys: Arc::new(TaskKeys::new(SigningKey::from_seed(&Secret::new(vec![5; 32])).unwrap())),
         metrics: Arc::new(Metrics::default()),
         bootstrap_command: Arc::new(|node, token| Secret::new(format!("join {node} {}", token.expose()))),

@@ -14,6 +14,7 @@ use crate::agent::task::TaskChange;
 use crate::allocation::AllocationChange;
 use crate::batch::BatchChange;
 use crate::bmc::{Bmc, BmcCause, BmcReport};
+use crate::component::ComponentReport;
 use crate::credential::{ApiToken, EnrollmentToken};
 use crate::ids::{
     AllocationId, ApiTokenId, BatchId, CorrelationId, EventSeq, Generation, JobId, LeaseEpoch, NodeId, OpId, ProfileId,
@@ -114,6 +115,8 @@ pub enum Change {
     ProviderState(ProviderState),
     /// What a node's BMC said; replaces the earlier.
     BmcReport(Box<BmcReport>),
+    /// What State Manager said of a node's component, and what it was told; replaces the earlier.
+    ComponentReport(Box<ComponentReport>),
     /// The row of a node's BMC; its login is in the secret store.
     Bmc {
         /// The row after the change.

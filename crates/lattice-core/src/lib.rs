@@ -10,6 +10,7 @@ pub mod batch;
 pub mod bmc;
 pub mod change;
 pub mod command;
+pub mod component;
 pub mod credential;
 pub mod explain;
 pub mod explanation;

@@ -410,6 +410,7 @@ fn every_state_is_explained_and_every_command_in_it_is_ours() {
                 times,
                 health: &Health::NotReported,
                 bmc: None,
+                component: None,
                 remedy: &Remedy::NotOurs,
             };
             let told = explanation::node(&node, &context, NOW);
@@ -434,6 +435,7 @@ fn advised(node: &Node) -> Vec<String> {
         times,
         health: &Health::NotReported,
         bmc: None,
+        component: None,
         remedy: &Remedy::NotOurs,
     };
     let commands = explanation::node(node, &context, NOW).next.into_iter().filter_map(|next| match next {

@@ -19,6 +19,7 @@ pub(crate) mod jobs;
 mod node_verbs;
 mod node_view;
 pub(crate) mod nodes;
+mod notices;
 mod onboardings;
 pub(crate) mod power_overrides;
 pub(crate) mod profiles;
@@ -57,6 +58,7 @@ use lattice_providers::machine::bmc::BmcReaders;
 use lattice_providers::secret::{SecretObject, SecretPath, SecretStore};
 use lattice_providers::webhook::WebhookSender;
 use lattice_store::Store;
+use lattice_workflow::components::Notices;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -93,6 +95,8 @@ pub struct Parts {
     pub task_keys: Arc<TaskKeys>,
     /// Whom agents trust as their server, in PEM.
     pub agent_ca_pem: String,
+    /// What State Managers told of.
+    pub notices: Arc<Notices>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// The line that makes a host the node, from its id and one-time token.
@@ -111,6 +115,7 @@ pub struct AppState {
     parts: Parts,
     rates: RateLimiter,
     refusals: RateLimiter,
+    notices_rate: RateLimiter,
     streams: Arc<Semaphore>,
 }
 
@@ -198,6 +203,7 @@ pub fn router(parts: Parts) -> Router {
     let app: App = Arc::new(AppState {
         rates: RateLimiter::new(limits.rate),
         refusals: RateLimiter::new(AUDITED_REFUSALS),
+        notices_rate: RateLimiter::new(notices::NOTICES),
         streams: Arc::new(Semaphore::new(limits.max_streams)),
         parts,
     });

@@ -6,6 +6,7 @@ pub mod agents;
 pub mod auth;
 mod bmc_watch;
 pub mod clock;
+mod component_loop;
 pub mod config;
 pub mod error;
 pub mod http;

@@ -1,5 +1,7 @@
 //! What Prometheus reads at `/metrics`. Labels are states, routes and causes; never ids. design: 8-interfaces
 
+mod components;
+
 use std::time::Duration;
 
 use lattice_core::allocation::AllocationStatus;
@@ -16,6 +18,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+
+use components::ComponentMetrics;
 
 /// Media type of the text format.
 pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -172,6 +176,7 @@ pub struct Metrics {
     webhook_deliveries: Family<ResultLabels, Counter>,
     webhook_seconds: Histogram,
     webhook_lag: Gauge,
+    components: ComponentMetrics,
     work: WorkMetrics,
 }
 
@@ -214,6 +219,7 @@ impl Default for Metrics {
             webhook_deliveries: Family::default(),
             webhook_seconds: Histogram::new(REQUEST_SECONDS),
             webhook_lag: Gauge::default(),
+            components: ComponentMetrics::default(),
             work: WorkMetrics::default(),
         };
         let registry = &mut metrics.registry;
@@ -254,6 +260,7 @@ impl Default for Metrics {
         );
         metrics.register_batches();
         metrics.register_webhooks();
+        metrics.components.register(&mut metrics.registry);
         metrics.register_work();
         metrics
     }

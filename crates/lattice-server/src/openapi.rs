@@ -127,9 +127,11 @@ fn payload_schemas() -> BTreeMap<String, Value> {
 /// The shape of an event's payload by the event's name; none where there is no such event.
 fn shape_of(name: &str) -> Option<Shape> {
     Some(match name.split('.').collect::<Vec<_>>().as_slice() {
-        ["node", "conformance_drift"] | ["node", "alert", "raised"] | ["node", "bmc", "evidence"] => {
-            Shape::of::<NotePayload>()
-        }
+        ["node", "conformance_drift"]
+        | ["node", "alert", "raised"]
+        | ["node", "bmc", "evidence"]
+        | ["node", "component", "changed"]
+        | ["site", "state_manager_lost" | "state_manager_back"] => Shape::of::<NotePayload>(),
         ["site", "brake_pulled" | "brake_released" | "fingerprint_approved" | "fingerprint_withdrawn"] => {
             Shape::of::<NotePayload>()
         }
@@ -193,6 +195,12 @@ const SINGLE: &[(&str, &str)] = &[
     ("node.identity_shared", "two agents have the identity of one node and take its session from each other"),
     ("node.conformance_drift", "a node's fingerprint is none of the approved ones; the payload says which it is"),
     ("node.bmc.evidence", "a node's BMC reports other evidence about its hardware than before"),
+    (
+        "node.component.changed",
+        "another system changed what State Manager says of a node; the payload says what, and what Lattice does",
+    ),
+    ("site.state_manager_lost", "State Manager of a site cannot be read or told; the payload says why"),
+    ("site.state_manager_back", "State Manager of a site can be read and told again"),
     ("node.bmc.set", "a node's BMC or its credential was set"),
     ("node.bmc.breaker_opened", "the credential of a node's BMC was refused too often and is not tried any more"),
     ("node.bmc.breaker_closed", "the credential of a node's BMC was taken again"),

@@ -16,6 +16,7 @@ use lattice_providers::secret::SecretStore;
 use lattice_providers::webhook::WebhookSender;
 use lattice_store::{EventFilter, Store, StoreError};
 use lattice_workflow::bootstrap::{BootstrapConfig, manual_command};
+use lattice_workflow::components::Components;
 use lattice_workflow::driver::embedded::{DriverLimits, EmbeddedDriver, Waker};
 use lattice_workflow::providers::Providers;
 use lattice_workflow::runner::Runner;
@@ -28,6 +29,7 @@ use crate::agent_api::{AgentPolicy, AgentService, Parts};
 use crate::agent_source::AgentSource;
 use crate::agents::{Agents, WakeJob};
 use crate::bmc_watch;
+use crate::component_loop;
 use crate::http;
 use crate::live_work::RegistryWork;
 use crate::metrics::Metrics;
@@ -156,12 +158,13 @@ impl Plane {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
 
         let bootstrap = bootstrap_config(agent_url, &agent, &ground.authority, &ground.task_keys);
-        let tools = ground.tools(&registry, bootstrap.clone(), settings.name.clone());
-        let driver = EmbeddedDriver::start(Runner::new(Arc::new(tools)), DriverLimits::default());
+        let tools = Arc::new(ground.tools(&registry, bootstrap.clone(), settings.name.clone()));
+        let components = Components::new(Arc::clone(&tools), Arc::default());
+        let driver = EmbeddedDriver::start(Runner::new(tools), DriverLimits::default());
         let wake = Arc::new(Wake(driver.waker()));
         let task_loop = TaskLoop::new(&store, &ground.secrets, &ground.task_keys, &ground.metrics, &ids);
-        let (beside, life) = (store.reading_beside_commits(), settings.certificate_life);
-        let keys = Arc::clone(&ground.task_keys);
+        let (beside, keys) = (store.reading_beside_commits(), Arc::clone(&ground.task_keys));
+        let (life, pauses) = (settings.certificate_life, settings.pauses);
         let agents = Agents::new(beside, fleet.clone(), ids.clone(), wake.clone(), keys, life);
         let service = AgentService::new(Parts {
             registry: Arc::clone(&registry),
@@ -175,7 +178,6 @@ impl Plane {
         })
         .giving(agent.binary);
 
-        let pauses = settings.pauses;
         let task_loop = task_loop.start(&clock, pauses.tasks, &tasks, &stop).await?;
         let watched = Arc::clone(&fleet);
         let loops = Loops { store: store.clone(), fleet, clock: clock.clone(), ids: ids.clone(), tasks: task_loop };
@@ -196,6 +198,7 @@ impl Plane {
             registry,
             task_keys: ground.task_keys,
             agent_ca_pem: bootstrap.ca_pem.clone(),
+            notices: Arc::clone(components.notices()),
             metrics: ground.metrics,
             bootstrap_command: Arc::new(move |node, token| manual_command(&bootstrap, node, token)),
             limits: settings.http_limits,
@@ -206,6 +209,7 @@ impl Plane {
         tasks.spawn(bmc_watch::run(&parts, watched, pauses.bmcs));
         tasks.spawn(standing::remedy(&parts));
         tasks.spawn(wipe_watch::run(&parts));
+        tasks.spawn(component_loop::run(&parts, components));
         Ok(Self { agents: Arc::new(service), router: http::router(parts), stop, driver, tasks })
     }
 }

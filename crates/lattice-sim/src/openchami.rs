@@ -11,7 +11,7 @@ pub use bss::SimBss;
 pub use http::serve;
 pub use node::SimNode;
 pub use pcs::{PcsFault, SimPcs};
-pub use smd::SimSmd;
+pub use smd::{SimSmd, SmdFault};
 
 use std::sync::Arc;
 

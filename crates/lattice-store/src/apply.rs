@@ -13,8 +13,8 @@ use crate::error::StoreError;
 use crate::sql::Value;
 use crate::table::{Kind, Table, Writes, col};
 use crate::{
-    allocation, audit, batch, bmc, credential, facts, feed, history, job, node, silence, site, site_credential,
-    site_detail, stage, task, webhook, wipe,
+    allocation, audit, batch, bmc, component, credential, facts, feed, history, job, node, silence, site,
+    site_credential, site_detail, stage, task, webhook, wipe,
 };
 
 /// Ops that were committed, each with the outcome that its repeat is answered with.
@@ -224,6 +224,7 @@ fn gives_up(commit: &Commit, change: &Change, taken: &Outcome) -> bool {
         | Change::HostFacts { .. }
         | Change::ProviderState(_)
         | Change::BmcReport(_)
+        | Change::ComponentReport(_)
         | Change::Bmc { .. }
         | Change::Job(_)
         | Change::Batch(_)
@@ -302,6 +303,7 @@ fn put_change(
         }
         Change::ProviderState(state) => tx.put(&facts::PROVIDER_STATES, facts::provider_row(state), Put::Insert),
         Change::BmcReport(report) => tx.put(&bmc::BMC_REPORTS, bmc::report_row(report), Put::Insert),
+        Change::ComponentReport(report) => tx.put(&component::COMPONENTS, component::row(report), Put::Insert),
         Change::Bmc { after, .. } => tx.put(&bmc::BMCS, bmc::row(after), whole),
         Change::Site(row) => tx.put(&site::SITES, site::row(row), whole),
         Change::SiteCredential { after, .. } => {

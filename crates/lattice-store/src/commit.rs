@@ -230,6 +230,7 @@ pub(crate) fn guarded(change: &Change) -> Option<(RowKey, Generation)> {
         Change::HostFacts { .. }
         | Change::ProviderState(_)
         | Change::BmcReport(_)
+        | Change::ComponentReport(_)
         | Change::Wipe { .. }
         | Change::WipeCertificate(_)
         | Change::Refusal { .. }
@@ -288,6 +289,7 @@ pub(crate) fn unique_keys(change: &Change) -> Vec<(UniqueKey, String)> {
         | Change::SiteCredential { .. }
         | Change::Bmc { .. }
         | Change::BmcReport(_)
+        | Change::ComponentReport(_)
         | Change::Sku(_)
         | Change::WebhookStep(_)
         | Change::Silence(_)
@@ -316,6 +318,7 @@ fn written(change: &Change) -> Option<String> {
         Change::HostFacts { node, .. } => Some(format!("host facts of node {node}")),
         Change::ProviderState(state) => Some(format!("provider state of node {}", state.node)),
         Change::BmcReport(report) => Some(format!("BMC report of node {}", report.node)),
+        Change::ComponentReport(report) => Some(format!("component report of node {}", report.node)),
         Change::Node(_)
         | Change::Job(_)
         | Change::Batch(_)
@@ -395,6 +398,7 @@ fn false_story(change: &Change) -> Option<Invalid> {
         Change::HostFacts { .. }
         | Change::ProviderState(_)
         | Change::BmcReport(_)
+        | Change::ComponentReport(_)
         | Change::Bmc { .. }
         | Change::Site(_)
         | Change::SiteCredential { .. }

@@ -12,6 +12,7 @@ mod backup;
 mod batch;
 mod bmc;
 mod commit;
+mod component;
 mod credential;
 mod error;
 mod facts;

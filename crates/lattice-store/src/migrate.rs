@@ -25,6 +25,7 @@ pub(crate) const SQLITE: &[Migration] = &[
     Migration { version: 10, sql: include_str!("../migrations/sqlite/0010_wipes.sql") },
     Migration { version: 11, sql: include_str!("../migrations/sqlite/0011_silences.sql") },
     Migration { version: 12, sql: include_str!("../migrations/sqlite/0012_automatic_jobs.sql") },
+    Migration { version: 13, sql: include_str!("../migrations/sqlite/0013_components.sql") },
 ];
 
 /// Steps of the PostgreSQL schema; the same versions mean the same tables.
@@ -41,6 +42,7 @@ pub(crate) const POSTGRES: &[Migration] = &[
     Migration { version: 10, sql: include_str!("../migrations/postgres/0010_wipes.sql") },
     Migration { version: 11, sql: include_str!("../migrations/postgres/0011_silences.sql") },
     Migration { version: 12, sql: include_str!("../migrations/postgres/0012_automatic_jobs.sql") },
+    Migration { version: 13, sql: include_str!("../migrations/postgres/0013_components.sql") },
 ];
 
 /// Steps that a schema at `have` still needs.

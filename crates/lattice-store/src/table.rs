@@ -5,6 +5,7 @@ use crate::apply::OPS;
 use crate::audit::AUDIT;
 use crate::batch::BATCHES;
 use crate::bmc::{BMC_REPORTS, BMCS};
+use crate::component::COMPONENTS;
 use crate::credential::{API_TOKENS, ENROLLMENT_TOKENS};
 use crate::error::StoreError;
 use crate::facts::{HOST_FACTS, PROVIDER_STATES};
@@ -179,6 +180,7 @@ pub(crate) const ALL: &[&Table] = &[
     &PROVIDER_STATES,
     &BMCS,
     &BMC_REPORTS,
+    &COMPONENTS,
     &WIPE_CERTIFICATES,
     &OUTBOX,
     &AUDIT,

@@ -8,6 +8,7 @@ use backends::on_each_backend;
 use fixture::*;
 use lattice_core::bmc::{Bmc, BmcCause, BmcEndpoint, BmcReport, BmcWay, BreakerState, CipherSuite};
 use lattice_core::change::{Change, Guard, Outcome};
+use lattice_core::component::{ComponentFlag, ComponentReport, ComponentState, Word};
 use lattice_core::ids::{Generation, NodeId, SiteId};
 use lattice_core::job::{Job, JobInput, JobKind};
 use lattice_core::node::Node;
@@ -65,6 +66,20 @@ on_each_backend! {
         }
         assert_eq!(store.bmc_report(nodes[0].id).await.unwrap(), Some(later));
         assert_eq!(store.bmc_report(nodes[1].id).await.unwrap(), None);
+    }
+
+    async fn what_state_manager_said_is_replaced_and_read_by_site(store: Store) {
+        let (site, nodes) = fleet(&store, &["a", "b"]).await;
+        let report = |at: usize| ComponentReport::none_yet(nodes[at].id, site, format!("x1000c0s{at}b0n0"), START);
+        let later = ComponentReport { told: Some(Word::new(ComponentState::Ready, ComponentFlag::Ok)), ..report(0) };
+        for report in [report(0), later.clone(), report(1)] {
+            apply(&store, vec![Change::ComponentReport(Box::new(report))]).await;
+        }
+        assert_eq!(store.component(nodes[0].id).await.unwrap(), Some(later.clone()));
+        assert_eq!(store.components(site, None).await.unwrap(), [later.clone(), report(1)]);
+        assert_eq!(store.components(site, Some(nodes[0].id)).await.unwrap(), [report(1)]);
+        let twice = commit(at(9), vec![], [report(0), later].map(|one| Change::ComponentReport(Box::new(one))).into());
+        assert!(store.commit_one(twice).await.is_err(), "one change for each row");
     }
 
     async fn an_investigation_stands_beside_the_job_that_owns_its_node(store: Store) {

@@ -22,6 +22,7 @@ use lattice_store::PAGE_MAX;
 use tracing::{info, warn};
 
 use crate::driver::embedded::Waker;
+use crate::lease::Held;
 use crate::runner::TurnError;
 use crate::tools::Tools;
 
@@ -41,13 +42,13 @@ const TOGETHER: usize = 100;
 /// Looks after batches.
 pub struct Batches {
     tools: Arc<Tools>,
-    held: Option<(LeaseEpoch, Timestamp)>,
+    lease: Held,
 }
 
 impl Batches {
     /// With these tools; nothing is remembered from one look to the next but the lease.
     pub const fn new(tools: Arc<Tools>) -> Self {
-        Self { tools, held: None }
+        Self { tools, lease: Held::new(LEASE) }
     }
 
     /// Looks whenever something happened, and wakes the jobs that it moved.
@@ -82,7 +83,7 @@ impl Batches {
         if live.is_empty() {
             return Ok(moved);
         }
-        let Some(lease) = self.lease().await? else { return Ok(moved) };
+        let Some(lease) = self.lease.epoch(&self.tools).await? else { return Ok(moved) };
         let mut sites: BTreeMap<SiteId, Vec<Batch>> = BTreeMap::new();
         for batch in live {
             sites.entry(batch.site).or_default().push(batch);
@@ -103,24 +104,6 @@ impl Batches {
                 return Ok(live);
             }
         }
-    }
-
-    /// The lease, if this server has it.
-    async fn lease(&mut self) -> Result<Option<LeaseEpoch>, TurnError> {
-        let now = self.tools.clock.now();
-        let life = self.tools.limits.lease;
-        if let Some((epoch, until)) = self.held {
-            if until.since(now) > life / 2 {
-                return Ok(Some(epoch));
-            }
-            if self.tools.store.renew(LEASE, epoch, now, life).await? {
-                self.held = Some((epoch, now + life));
-                return Ok(Some(epoch));
-            }
-        }
-        let epoch = self.tools.store.acquire(LEASE, &self.tools.holder, now, life).await?;
-        self.held = epoch.map(|epoch| (epoch, now + life));
-        Ok(epoch)
     }
 
     async fn look(&self, site: SiteId, batches: &[Batch], lease: LeaseEpoch) -> Result<Vec<JobId>, TurnError> {

@@ -6,6 +6,7 @@
 pub mod batches;
 pub mod bootstrap;
 pub mod cloud_init;
+pub mod components;
 pub mod crash;
 mod deployed_host;
 pub mod driver;
@@ -13,6 +14,7 @@ pub mod enrollment;
 mod evidence;
 pub mod first_boot;
 pub mod host_key;
+mod lease;
 mod node_change;
 mod power;
 pub mod preflight;

@@ -168,6 +168,9 @@ pub struct Openchami {
     /// Address of Power Control; without it nodes are switched through BMCs of their own
     #[arg(long, value_name = "URL")]
     pcs_url: Option<String>,
+    /// Where State Manager reaches this server's API, to tell of changes: https://lattice.dc1:7440
+    #[arg(long, value_name = "URL")]
+    notices_url: Option<String>,
     /// Certificates of those who sign the services' certificates, in PEM; those of the server's host when it is not given
     #[arg(long, value_name = "FILE")]
     authority: Option<PathBuf>,
@@ -400,6 +403,7 @@ fn openchami(site: Openchami) -> Result<CreateSite, Failure> {
         "boot_profiles": {"default": {"kernel": site.kernel, "initrd": site.initrd, "params": site.params}},
     });
     put_given(&mut provider, "pcs_url", site.pcs_url);
+    put_given(&mut provider, "notices_url", site.notices_url);
     put_given(&mut provider, "authority_pem", site.authority.map(|path| read(&path)).transpose()?);
     create(site.place, provider)
 }

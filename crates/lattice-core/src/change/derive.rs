@@ -106,7 +106,7 @@ pub fn derive(commit: &Commit, change: &Change) -> Derived {
         Change::Task(change) => task(commit, change),
         Change::Allocation(change) => allocation(commit, change),
         Change::HostFacts { .. } | Change::ProviderState(_) | Change::WebhookStep(_) => Derived::default(),
-        Change::BmcReport(_) => Derived::default(),
+        Change::BmcReport(_) | Change::ComponentReport(_) => Derived::default(),
         Change::Webhook(change) => webhook(commit, change),
         Change::Silence(one) => {
             row(commit, Resource::Silence(one.id), "silence.created".to_owned(), Value::Null, silence_picture(one))

@@ -4,6 +4,7 @@ use super::{Explanation, Unmet};
 use crate::allocation::Allocation;
 use crate::bmc::{Bmc, BmcReport, BreakerState};
 use crate::command::remedy::Remedy;
+use crate::component::ComponentReport;
 use crate::explain::NextAction;
 use crate::heartbeat::detector;
 use crate::job::{Job, JobKind, JobStatus};
@@ -27,6 +28,8 @@ pub struct NodeContext<'a> {
     pub health: &'a Health,
     /// Its BMC, if one is set, and what was seen of it last.
     pub bmc: Option<(&'a Bmc, Option<&'a BmcReport>)>,
+    /// What State Manager says of it, at an OpenCHAMI site.
+    pub component: Option<&'a ComponentReport>,
     /// Whether Lattice itself will reboot it.
     pub remedy: &'a Remedy,
 }
@@ -161,6 +164,7 @@ impl Story<'_> {
             Availability::Failed => {
                 self.unmet("its boot failed".to_owned(), since, "operator");
                 self.reboot();
+                self.component();
             }
         }
     }
@@ -206,6 +210,7 @@ impl Story<'_> {
             },
         );
         self.unmet(what, node.availability_since, "agent");
+        self.component();
         self.health();
     }
 
@@ -277,6 +282,7 @@ impl Story<'_> {
             None => self.unmet("it is down".to_owned(), since, "detector"),
         }
         self.out_of_band();
+        self.component();
         self.health();
     }
 
@@ -329,6 +335,17 @@ impl Story<'_> {
         if let Some(failure) = &report.failure {
             self.unmet(format!("its BMC cannot be read: {failure}"), report.looked_at, "bmc");
             self.run(format!("lattice node bmc check {host}"), "looks at it now");
+        }
+    }
+
+    /// What State Manager says of it: another system's word, which proves nothing, and may tell where to look.
+    fn component(&mut self) {
+        let Some(report) = self.context.component else { return };
+        let seen = human(self.now.since(report.looked_at));
+        self.unmet(format!("{}, looked at {seen} ago", report.in_words()), report.said_since, "State Manager");
+        if let Some(flag) = report.raised {
+            let what = format!("find who raised the flag {flag} of {} in State Manager, and why", report.xname);
+            self.next.push(NextAction::Fix { what });
         }
     }
 

@@ -42,6 +42,10 @@ pub struct OpenchamiSite {
     /// What a node boots that nobody gave another one.
     #[serde(default = "default_boot_profile")]
     pub boot_profile: String,
+    /// Where State Manager reaches this server's API, to tell of changes: `https://lattice.dc1:7440`; none: it is only
+    /// asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notices_url: Option<String>,
     /// Behaviour.
     #[serde(default)]
     pub policy: OpenchamiPolicy,
@@ -78,6 +82,12 @@ pub struct OpenchamiPolicy {
     pub netboot_timeout_ms: u64,
     /// Longest wait for the agent, in milliseconds; there are two.
     pub enrollment_timeout_ms: u64,
+    /// How often State Manager is asked for its components, in milliseconds, whatever it tells by itself.
+    pub component_interval_ms: u64,
+    /// Whether State Manager is told the state of each node.
+    pub publish_states: bool,
+    /// Whether nodes without a BMC get the one that State Manager has for them.
+    pub import_bmcs: bool,
 }
 
 impl Default for OpenchamiPolicy {
@@ -91,6 +101,9 @@ impl Default for OpenchamiPolicy {
             // A server with much memory tests it for minutes before it asks.
             netboot_timeout_ms: 20 * 60_000,
             enrollment_timeout_ms: 15 * 60_000,
+            component_interval_ms: 60_000,
+            publish_states: true,
+            import_bmcs: true,
         }
     }
 }
@@ -218,6 +231,7 @@ fn check_policy(policy: &OpenchamiPolicy) -> Result<(), BadValue> {
         ("power_timeout_ms", policy.power_timeout_ms, WAIT, " ms"),
         ("netboot_timeout_ms", policy.netboot_timeout_ms, WAIT, " ms"),
         ("enrollment_timeout_ms", policy.enrollment_timeout_ms, WAIT, " ms"),
+        ("component_interval_ms", policy.component_interval_ms, WAIT, " ms"),
     ];
     for (name, value, (least, most), unit) in bounds {
         if !(least..=most).contains(&value) {

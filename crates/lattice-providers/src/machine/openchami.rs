@@ -9,6 +9,6 @@ pub use bss::{BootParameters, BootScript, Boots, Machine};
 pub use client::{OchamiClient, OchamiSettings};
 pub use pcs::{PowerOperation, Transition, TransitionId};
 pub use smd::{
-    Component, Flag, Interface, InterfaceAddress, KnownEndpoint, NewEndpoint, NewSystem, State, StateChange,
-    Subscription, Xname,
+    Component, EndpointLogin, Flag, Interface, InterfaceAddress, KnownEndpoint, NewEndpoint, NewSystem, State,
+    StateChange, Subscription, Xname,
 };

@@ -301,7 +301,8 @@ fn conflict(resource: &str, have: &str) -> Refusal {
         .next(NextAction::Fix { what: "send the request again".to_owned() })
 }
 
-async fn read(body: Body, max: usize) -> Answer<Bytes> {
+/// A body of at most so many bytes.
+pub async fn read(body: Body, max: usize) -> Answer<Bytes> {
     match Limited::new(body, max).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {

@@ -119,6 +119,7 @@ pub async fn view(app: &App, file: NodeFile, now: Timestamp) -> Answer<NodeView>
         provider_ref: node.provider_ref,
         host: file.facts,
         provider,
+        component: file.component,
         explanation,
         verbs,
     })
@@ -133,6 +134,7 @@ pub fn explain(file: &NodeFile, now: Timestamp) -> Explanation {
         times: file.site.heartbeat.times(file.node.effective_class()),
         health: &file.health,
         bmc: file.bmc.as_ref().map(|bmc| (bmc, file.bmc_report.as_ref())),
+        component: file.component.as_ref(),
         remedy: &file.remedy,
     };
     let said = explanation::node(&file.node, &context, now);

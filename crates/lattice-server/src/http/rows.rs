@@ -7,6 +7,7 @@ use lattice_core::batch::Batch;
 use lattice_core::bmc::{Bmc, BmcReport};
 use lattice_core::command::node::Known;
 use lattice_core::command::remedy::{Remedy, Standing, remedy};
+use lattice_core::component::ComponentReport;
 use lattice_core::explain::{Code, NextAction};
 use lattice_core::ids::{BatchId, JobId, NodeId, SiteId};
 use lattice_core::job::Job;
@@ -92,6 +93,8 @@ pub struct NodeFile {
     pub bmc: Option<Bmc>,
     /// What was seen of it last.
     pub bmc_report: Option<BmcReport>,
+    /// What State Manager says of it, at an OpenCHAMI site.
+    pub component: Option<ComponentReport>,
     /// Whether Lattice itself will reboot it.
     pub remedy: Remedy,
 }
@@ -116,6 +119,7 @@ impl NodeFile {
         let placed = if node.ownership.allocations > 0 { app.store.placed_on(node.id).await? } else { Vec::new() };
         let bmc = app.store.bmc(node.id).await?;
         let bmc_report = app.store.bmc_report(node.id).await?;
+        let component = app.store.component(node.id).await?;
         let standing = Standing {
             site: &site,
             job: job.as_ref(),
@@ -124,7 +128,20 @@ impl NodeFile {
             governor: governor(app, &site, node.state.availability).await?,
         };
         let remedy = remedy(&node, &standing, now);
-        Ok(Self { remedy, placed, bmc, bmc_report, node, site, job, facts, health, heard_at, live_allocations })
+        Ok(Self {
+            remedy,
+            placed,
+            bmc,
+            bmc_report,
+            component,
+            node,
+            site,
+            job,
+            facts,
+            health,
+            heard_at,
+            live_allocations,
+        })
     }
 
     /// As commands take it.

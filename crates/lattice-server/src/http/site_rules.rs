@@ -173,6 +173,9 @@ pub fn check(site: &Site) -> Answer<()> {
             if let Some(pcs) = &site.pcs_url {
                 check_url("provider.pcs_url", pcs)?;
             }
+            if let Some(url) = &site.notices_url {
+                check_url("provider.notices_url", url)?;
+            }
             core_check::openchami_site(site).map_err(|bad| refused("provider", &bad))
         }
     }

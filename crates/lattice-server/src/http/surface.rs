@@ -166,6 +166,14 @@ impl Route {
         self
     }
 
+    /// The same, answering 204.
+    #[must_use]
+    pub fn answers_nothing(mut self, description: &str) -> Self {
+        let response = ResponseBuilder::new().description(description).build();
+        self.operation.responses.responses.insert("204".to_owned(), RefOr::T(response));
+        self
+    }
+
     /// The same, answering text of some media type.
     #[must_use]
     pub fn answers_text(mut self, media_type: &str, description: &str) -> Self {

@@ -2,6 +2,7 @@
 
 mod allocations;
 mod bmcs;
+mod notices;
 mod silences;
 mod site_orders;
 mod tasks;
@@ -54,8 +55,9 @@ const ADMIN: Access = Access::Least(Role::PlatformAdmin);
 pub fn surface() -> Surface {
     let surface = Surface::default();
     let surface = tasks::routes(bmcs::routes(node_writes(node_reads(surface))));
-    let surface =
-        wipes::routes(allocations::routes(silences::routes(site_orders::routes(site_routes(sku_routes(surface))))));
+    let surface = wipes::routes(notices::routes(allocations::routes(silences::routes(site_orders::routes(
+        site_routes(sku_routes(surface)),
+    )))));
     server_routes(webhook_routes(admin_routes(job_routes(batch_routes(onboarding_routes(surface))))))
 }
 

@@ -7,6 +7,7 @@ mod bmc;
 mod events;
 mod fixture;
 mod machines;
+mod notices;
 mod onboardings;
 mod receiver;
 mod silences;

@@ -141,6 +141,15 @@ fn openchami(site: &OpenchamiSite) -> Vec<(&'static str, String)> {
         ("Boot Script Service", site.bss_url.clone()),
         ("Power Control", pcs),
         ("New nodes boot", site.boot_profile.clone()),
+        ("Notices to", site.notices_url.clone().unwrap_or_else(|| "none: State Manager is only asked".to_owned())),
+        (
+            "State Manager is told",
+            if site.policy.publish_states { "the state of each node" } else { "nothing" }.to_owned(),
+        ),
+        (
+            "BMCs that it has",
+            if site.policy.import_bmcs { "used for nodes without one" } else { "not used" }.to_owned(),
+        ),
     ];
     lines.extend(site.boot_profiles.iter().map(|(name, boot)| {
         ("Boot profile", format!("{name}: {} {} {}", boot.kernel, boot.initrd, boot.params).trim_end().to_owned())

@@ -123,6 +123,7 @@ impl TestServer {
             prober: Arc::new(Answers),
             registry: registry.clone(),
             agent_ca_pem: "CA".to_owned(),
+            notices: Arc::default(),
             task_keys: Arc::new(TaskKeys::new(SigningKey::from_seed(&Secret::new(vec![5; 32])).unwrap())),
             metrics: Arc::new(Metrics::default()),
             bootstrap_command: Arc::new(|node, _| Secret::new(format!("lattice-agent bootstrap {node}"))),

@@ -6,6 +6,7 @@ use lattice_core::bmc::{BmcEndpoint, BmcReport, BmcWay, CipherSuite, PowerReadin
 use lattice_core::change::Change;
 use lattice_core::command::allocation::{self, NewAllocation};
 use lattice_core::command::{Request, bmc, site as orders};
+use lattice_core::component::{ComponentFlag, ComponentReport, ComponentState, Word};
 use lattice_core::ids::{CorrelationId, OpId};
 use lattice_core::node::{Labels, NodeClass};
 
@@ -53,9 +54,23 @@ async fn a_node_shows_its_work_its_tasks_and_its_bmc() {
     let mut report = BmcReport::none_yet(node.id, node.site, START);
     report.power = Some(PowerReading { said: PowerSaid::On, at: START, source: "ipmi 10.1.0.7".to_owned() });
     server.commit(START, vec![Change::BmcReport(Box::new(report))]).await;
+    let said = Word::new(ComponentState::Off, ComponentFlag::Alert);
+    let component = ComponentReport {
+        said: Some(said),
+        raised: Some(ComponentFlag::Alert),
+        told: Some(Word::new(ComponentState::Ready, ComponentFlag::Ok)),
+        told_at: Some(START),
+        bmc_problem: Some("no <login>".to_owned()),
+        ..ComponentReport::none_yet(node.id, node.site, "x1000c0s1b0n0".to_owned(), START)
+    };
+    server.commit(START, vec![Change::ComponentReport(Box::new(component))]).await;
     let (status, page) = server.page("/ui/nodes/c07u01", TOKEN).await;
     assert_eq!(status, 200, "{page}");
     for part in [
+        "<span class=\"mono\">off/alert</span>",
+        "raised by another system",
+        "<span class=\"mono\">ready/ok</span>",
+        "no &#60;login&#62;",
         "ada &#60;admin&#62;",
         "<span class=\"pill info\">provisioning</span>",
         "lattice allocation release",

@@ -1,6 +1,7 @@
 //! What the simulated services share: one request in, one answer out.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use bytes::Bytes;
@@ -41,12 +42,14 @@ pub struct Answered {
     body: Bytes,
     /// The connection is closed without an answer, as by a panic.
     is_lost: bool,
+    /// How long it takes.
+    delay: Duration,
 }
 
 impl Answered {
     pub(super) fn json(status: StatusCode, body: &Value) -> Self {
         let bytes = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
-        Self { status, kind: "application/json", body: bytes, is_lost: false }
+        Self { status, kind: "application/json", body: bytes, is_lost: false, delay: Duration::ZERO }
     }
 
     pub(super) fn ok(body: &Value) -> Self {
@@ -58,7 +61,13 @@ impl Answered {
     }
 
     pub(super) fn text(body: impl Into<Bytes>) -> Self {
-        Self { status: StatusCode::OK, kind: "text/plain; charset=UTF-8", body: body.into(), is_lost: false }
+        Self {
+            status: StatusCode::OK,
+            kind: "text/plain; charset=UTF-8",
+            body: body.into(),
+            is_lost: false,
+            delay: Duration::ZERO,
+        }
     }
 
     /// An unknown path of State Manager: 200, and nothing.
@@ -68,6 +77,11 @@ impl Answered {
 
     pub(super) fn lost() -> Self {
         Self { is_lost: true, ..Self::empty() }
+    }
+
+    /// The same, after that time.
+    pub(super) fn after(self, delay: Duration) -> Self {
+        Self { delay, ..self }
     }
 
     pub(super) fn problem(status: StatusCode, detail: &str) -> Self {
@@ -119,6 +133,7 @@ async fn answer(
         body: serde_json::from_slice(&body).unwrap_or(Value::Null),
     };
     let answered = service.answer(&asked);
+    tokio::time::sleep(answered.delay).await;
     if answered.is_lost {
         return Err(std::io::Error::other("the service panicked"));
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ::http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
@@ -10,6 +11,21 @@ use super::http::{Answered, Answers, Asked};
 
 const STATES: [&str; 8] = ["Empty", "Populated", "Off", "On", "Standby", "Halt", "Ready", "Unknown"];
 const FLAGS: [&str; 5] = ["OK", "Warning", "Alert", "Locked", "Unknown"];
+
+/// What State Manager does instead of answering.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SmdFault {
+    /// Connections are closed without an answer.
+    Down,
+    /// Its database is away: 500.
+    Broken,
+    /// It answers 200 with nothing, as under an unknown path.
+    Empty,
+    /// It answers after that time.
+    Slow(Duration),
+    /// It takes every change, and changes nothing.
+    Deaf,
+}
 
 /// State Manager of a simulated site.
 pub struct SimSmd {
@@ -22,10 +38,14 @@ struct State {
     components: BTreeMap<String, Map<String, Value>>,
     endpoints: BTreeMap<String, Value>,
     interfaces: BTreeMap<String, Value>,
+    systems: BTreeMap<String, Value>,
     subscriptions: BTreeMap<u64, Value>,
     made: u64,
     /// Notices are lost on the way.
     is_mute: bool,
+    fault: Option<SmdFault>,
+    /// Changes of state that were asked for, by component.
+    orders: BTreeMap<String, u64>,
 }
 
 impl SimSmd {
@@ -37,6 +57,29 @@ impl SimSmd {
     /// Nobody hears of changes from now on, or somebody does again.
     pub fn mute(&self, is_mute: bool) {
         self.state().is_mute = is_mute;
+    }
+
+    /// What it does instead of answering from now on; none: it answers.
+    pub fn set_fault(&self, fault: Option<SmdFault>) {
+        self.state().fault = fault;
+    }
+
+    /// How often a change of the component's state was asked for.
+    pub fn orders(&self, name: &str) -> u64 {
+        self.state().orders.get(name).copied().unwrap_or_default()
+    }
+
+    /// Gives a BMC another login, as somebody else does.
+    pub fn set_login(&self, bmc: &str, user: &str, password: &str) {
+        if let Some(endpoint) = self.state().endpoints.get_mut(bmc) {
+            endpoint["User"] = json!(user);
+            endpoint["Password"] = json!(password);
+        }
+    }
+
+    /// How many subscriptions there are.
+    pub fn subscriptions_made(&self) -> usize {
+        self.state().subscriptions.len()
     }
 
     /// Sets fields of a component, as somebody else does.
@@ -154,13 +197,34 @@ impl SimSmd {
             "Enabled" | "BulkEnabled" => json!({ "Enabled": body["Enabled"] }),
             _ => return Answered::problem(StatusCode::METHOD_NOT_ALLOWED, "allow "),
         };
-        let is_one = rest.contains('/');
+        // A state of a component that is not there is taken, and nothing comes of it.
+        let is_one = rest.contains('/') && verb != "StateData";
         if is_one && !self.state().components.contains_key(&names[0]) {
             return Answered::problem(StatusCode::NOT_FOUND, "no such xname");
         }
+        if verb.ends_with("StateData") {
+            let mut state = self.state();
+            names.iter().for_each(|name| *state.orders.entry(name.clone()).or_default() += 1);
+        }
+        if self.state().fault == Some(SmdFault::Deaf) {
+            return Answered::nothing();
+        }
+        let names: Vec<String> = names.into_iter().filter(|name| self.may_follow(name, body)).collect();
         let changed = self.state().change(&names, &fields);
         self.tell(changed, &fields);
         Answered::nothing()
+    }
+
+    /// A state that may not follow is passed over, with 204, unless it is forced; even then a lock stands, and what is
+    /// not ready is not ready with a warning.
+    fn may_follow(&self, name: &str, body: &Value) -> bool {
+        let state = self.state();
+        let Some(component) = state.components.get(name) else { return false };
+        let of = |field: &str| component.get(field).and_then(Value::as_str).unwrap_or_default();
+        let steps = [("Off", "Standby"), ("Standby", "Ready")];
+        let is_step = steps.iter().any(|(from, to)| of("State") == *from && body["State"] == *to);
+        let is_warning = body["State"] == "Ready" && body["Flag"] == "Warning" && of("State") != "Ready";
+        of("Flag") != "Locked" && !is_warning && (body["Force"] == true || !is_step)
     }
 
     fn endpoints(&self, asked: &Asked<'_>) -> Answered {
@@ -189,6 +253,8 @@ impl SimSmd {
             let nid = state.made;
             let component = json!({ "ID": name, "Type": "Node", "State": "On", "Enabled": true, "NID": nid });
             state.components.insert(name.clone(), component.as_object().cloned().unwrap_or_default());
+            let known = json!({ "ID": name, "Type": "Node", "OdataID": system["uri"], "RedfishEndpointID": id });
+            state.systems.insert(name.clone(), known);
             for interface in system["ethernet_interfaces"].as_array().into_iter().flatten() {
                 let mac = interface["mac"].as_str().unwrap_or_default();
                 let addresses = match interface["ip"].as_str() {
@@ -261,6 +327,19 @@ impl State {
 
 impl Answers for SimSmd {
     fn answer(&self, asked: &Asked<'_>) -> Answered {
+        let fault = self.state().fault;
+        match fault {
+            Some(SmdFault::Down) => Answered::lost(),
+            Some(SmdFault::Broken) => Answered::problem(StatusCode::INTERNAL_SERVER_ERROR, "database is away"),
+            Some(SmdFault::Empty) => Answered::empty(),
+            Some(SmdFault::Slow(time)) => self.answered(asked).after(time),
+            Some(SmdFault::Deaf) | None => self.answered(asked),
+        }
+    }
+}
+
+impl SimSmd {
+    fn answered(&self, asked: &Asked<'_>) -> Answered {
         if !self.is_let_in(asked) {
             return Answered::problem(StatusCode::UNAUTHORIZED, "no token found");
         }
@@ -270,6 +349,9 @@ impl Answers for SimSmd {
             "State/Components" => self.list(asked),
             "Inventory/RedfishEndpoints" => self.endpoints(asked),
             "Inventory/EthernetInterfaces" => self.interfaces(asked),
+            "Inventory/ComponentEndpoints" => {
+                Answered::ok(&json!({ "ComponentEndpoints": self.state().systems.values().collect::<Vec<_>>() }))
+            }
             "Subscriptions/SCN" => self.subscriptions(asked, ""),
             _ => match (path.strip_prefix("State/Components/"), path.strip_prefix("Subscriptions/SCN/")) {
                 (Some(rest), _) => self.components(asked, rest),

@@ -77,6 +77,7 @@ impl Model {
                 Change::HostFacts { .. }
                 | Change::ProviderState(_)
                 | Change::BmcReport(_)
+                | Change::ComponentReport(_)
                 | Change::Bmc { .. }
                 | Change::Batch(_)
                 | Change::SiteCredential { .. }

@@ -87,6 +87,10 @@ async fn found_by_each_name(client: &OchamiClient) {
     assert_eq!(bmcs.iter().map(|bmc| bmc.id.as_str()).collect::<Vec<_>>(), ["x1000c0s1b0"]);
     assert_eq!(client.endpoints_at("10.0.0.250").await.unwrap(), Vec::new());
     assert!(client.endpoints().await.unwrap().contains(&bmcs[0]));
+    let logins = client.endpoint_logins().await.unwrap();
+    let login = logins.iter().find(|one| one.endpoint == bmcs[0]).unwrap();
+    assert_eq!((login.user.as_str(), login.password.expose().as_str()), ("root", ""));
+    assert_eq!(client.systems().await.unwrap().get(&machine.xname).map(String::as_str), Some("1"));
     let below = client.nodes_below(&bmcs[0].id).await.unwrap();
     assert_eq!(below.iter().map(|node| &node.id).collect::<Vec<_>>(), [&machine.xname]);
 }
@@ -97,6 +101,17 @@ async fn states_go_both_ways(client: &OchamiClient) {
         client.set_states(std::slice::from_ref(&machine.xname), state, Flag::Ok).await.unwrap();
         assert_eq!(client.component(&machine.xname).await.unwrap().unwrap().state, Some(state));
     }
+    // Standby may not follow Off: it is taken, and nothing comes of it, unless it is forced.
+    client.set_states(std::slice::from_ref(&machine.xname), State::Standby, Flag::Ok).await.unwrap();
+    assert_eq!(client.component(&machine.xname).await.unwrap().unwrap().state, Some(State::Off));
+    let ready = (State::Ready, Flag::Ok);
+    for (state, flag) in [(State::Standby, Flag::Alert), ready, (State::Ready, Flag::Warning), (State::Off, Flag::Ok)] {
+        client.set_state(&machine.xname, state, flag).await.unwrap();
+        let said = client.component(&machine.xname).await.unwrap().unwrap();
+        assert_eq!((said.state, said.flag.as_deref()), (Some(state), Some(flag.to_string().as_str())));
+    }
+    client.set_state(&xname("x9999c0s1b0n0"), State::Ready, Flag::Ok).await.expect("what is not there is passed over");
+    assert_eq!(client.component(&xname("x9999c0s1b0n0")).await.unwrap(), None);
     client.set_enabled(&machine.xname, false).await.unwrap();
     assert_eq!(client.component(&machine.xname).await.unwrap().unwrap().enabled, Some(false));
     client.set_enabled(&machine.xname, true).await.unwrap();

@@ -82,7 +82,7 @@ impl Place {
         let [smd, bss, pcs] = &sim.urls;
         let ochami = Arc::new(client(smd, bss, Some(pcs.clone())));
         let site = SiteProvider::Openchami(site(&sim));
-        let world = World::at(site, Arc::new(Clients(ochami.clone())), clock).await;
+        let world = World::at(site, Arc::new(Clients(ochami.clone())), clock, 0).await;
         let sku = Sku {
             name: "any".to_owned(),
             gpus: 0,

@@ -8,15 +8,17 @@ use std::time::Duration;
 
 use lattice_agent::Pace;
 use lattice_core::actor::Role;
+use lattice_core::component::{ComponentFlag, ComponentState, Word};
+use lattice_core::ids::EventSeq;
 use lattice_core::node::HostFacts;
 use lattice_core::secret::Secret;
-use lattice_providers::machine::openchami::{BootScript, Machine, NewEndpoint, NewSystem, OchamiClient};
+use lattice_providers::machine::openchami::{BootScript, Flag, Machine, NewEndpoint, NewSystem, OchamiClient, State};
 use lattice_server::clock::{SystemClock, SystemIds};
 use lattice_server::wiring::{Options, Server};
 use lattice_sim::machine::real_agent::RealAgents;
 use lattice_sim::openchami::{SimNode, SimOpenchami};
 use lattice_sim::stop::Stop;
-use lattice_store::StoreConfig;
+use lattice_store::{EventFilter, StoreConfig};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -63,6 +65,7 @@ impl Plant {
             systems: vec![system],
         };
         ochami.make_known(&endpoint).await.unwrap();
+        ochami.set_state(&xname(&node), State::On, Flag::Ok).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         let options = Options {
             store: StoreConfig::sqlite(folder.path().join("lattice.db")),
@@ -87,11 +90,13 @@ impl Plant {
             sim,
         };
         let boot = |kernel: &str| json!({ "kernel": format!("http://i/{kernel}"), "initrd": "http://i/initrd" });
+        let api = format!("http://{}", plant.server.api);
         plant
             .post(
                 "sites",
                 json!({ "name": "hpc", "region_code": "eu", "provider": {
                     "kind": "openchami", "smd_url": smd, "bss_url": bss, "pcs_url": pcs, "needs_token": false,
+                    "notices_url": api, "policy": { "component_interval_ms": 3_600_000 },
                     "boot_profiles": { "default": boot("compute"), "gpu": boot("gpu") } } }),
             )
             .await;
@@ -158,6 +163,38 @@ impl Plant {
         }
     }
 
+    /// Waits until State Manager says that of the machine.
+    async fn said(&self, word: Word) {
+        let says = async {
+            loop {
+                let said = self.ochami.component(&self.machine.xname).await.unwrap().unwrap().word();
+                if said == word {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, says).await.unwrap_or_else(|_| panic!("it never says {word}"));
+    }
+
+    /// Waits for an event of that name.
+    async fn told(&self, name: &str) -> String {
+        let mut follower = self.server.store.follow();
+        let (mut seen, filter) = (EventSeq(0), EventFilter::default());
+        let told = async {
+            loop {
+                for event in self.server.store.events(seen, &filter, 1_000).await.unwrap() {
+                    seen = event.seq;
+                    if event.row.name == name {
+                        return event.row.payload["detail"].as_str().unwrap_or_default().to_owned();
+                    }
+                }
+                follower.after(seen).await.unwrap();
+            }
+        };
+        tokio::time::timeout(PATIENCE, told).await.unwrap_or_else(|_| panic!("no {name}"))
+    }
+
     async fn node(&self) -> Value {
         self.get("nodes/n1").await
     }
@@ -192,7 +229,16 @@ async fn a_life(real: Option<[String; 2]>, slot: u32) {
     let params = plant.ochami.boot(&plant.machine).await.unwrap().unwrap().params;
     assert!(!params.contains("lat_enroll"), "{params}");
 
+    // State Manager is told what the node is, and tells what others make of it, long before it would be asked again.
+    plant.said(Word::new(ComponentState::Ready, ComponentFlag::Ok)).await;
+    plant.ochami.set_state(&plant.machine.xname, State::Halt, Flag::Ok).await.unwrap();
+    let detail = plant.told("node.component.changed").await;
+    assert!(detail.contains("State Manager says halt/ok"), "{detail}");
+    assert_eq!(plant.node().await["availability"], "ready", "it moves no node");
+    assert_eq!(plant.node().await["component"]["said"]["state"], "halt");
+
     plant.drained().await;
+    plant.said(Word::new(ComponentState::Standby, ComponentFlag::Ok)).await;
     let before = plant.node().await;
     let rebooted = plant.post("nodes/n1/reboot", json!({})).await;
     let done = plant.ended(&rebooted["job_id"]).await;
@@ -210,6 +256,7 @@ async fn a_life(real: Option<[String; 2]>, slot: u32) {
     assert_eq!(node["holds"], json!([]));
     assert_eq!(plant.ochami.boot(&plant.machine).await.unwrap().unwrap().kernel, "http://i/gpu");
     assert_eq!(plant.boots.load(Ordering::SeqCst), 3);
+    plant.said(Word::new(ComponentState::Ready, ComponentFlag::Ok)).await;
     plant.server.stop().await;
 }
 

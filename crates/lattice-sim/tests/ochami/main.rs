@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 mod client;
+mod components;
 #[path = "../../../lattice-workflow/tests/harness/mod.rs"]
 #[allow(dead_code, reason = "shared with the tests of jobs at other sites")]
 mod harness;

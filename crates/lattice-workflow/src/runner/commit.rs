@@ -175,6 +175,7 @@ impl Work {
                 | Change::HostFacts { .. }
                 | Change::ProviderState(_)
                 | Change::BmcReport(_)
+                | Change::ComponentReport(_)
                 | Change::Bmc { .. }
                 | Change::Site(_)
                 | Change::SiteCredential { .. }

@@ -163,18 +163,24 @@ impl World {
         Self::with(SiteProvider::Manual).await
     }
 
-    /// At a site of that kind, reached through `providers` instead of the fake ones.
+    /// At a site of that kind, reached through `providers` instead of the fake ones; `first_id` tells its ids from those
+    /// of another world.
     #[allow(dead_code, reason = "not every test program has a provider of its own")]
-    pub async fn at(provider: SiteProvider, providers: Arc<dyn Providers>, clock: Arc<HandClock>) -> Self {
-        Self { providers, ..Self::by(provider, clock).await }
+    pub async fn at(
+        provider: SiteProvider,
+        providers: Arc<dyn Providers>,
+        clock: Arc<HandClock>,
+        first_id: u64,
+    ) -> Self {
+        let ids = Arc::new(Counter(AtomicU64::new(first_id)));
+        Self { providers, ..Self::by(provider, clock, ids).await }
     }
 
     async fn with(provider: SiteProvider) -> Self {
-        Self::by(provider, HandClock::at_start()).await
+        Self::by(provider, HandClock::at_start(), Arc::default()).await
     }
 
-    async fn by(provider: SiteProvider, clock: Arc<HandClock>) -> Self {
-        let ids = Arc::new(Counter::default());
+    async fn by(provider: SiteProvider, clock: Arc<HandClock>, ids: Arc<Counter>) -> Self {
         let site = Site {
             id: SiteId::generate(&*ids, START),
             name: "dc1".to_owned(),
@@ -212,7 +218,11 @@ impl World {
     }
 
     pub fn runner_with(&self, crash: CrashPlan, clock: Arc<dyn Clock>, providers: Arc<dyn Providers>) -> Runner {
-        Runner::new(Arc::new(Tools {
+        Runner::new(Arc::new(self.tools_with(crash, clock, providers)))
+    }
+
+    pub fn tools_with(&self, crash: CrashPlan, clock: Arc<dyn Clock>, providers: Arc<dyn Providers>) -> Tools {
+        Tools {
             store: self.store.clone(),
             clock,
             ids: self.ids.clone(),
@@ -231,7 +241,7 @@ impl World {
             limits: Limits::default(),
             crash,
             sites: SiteCache::default(),
-        }))
+        }
     }
 
     pub async fn commit(&self, changes: Vec<Change>, guards: Vec<Guard>) {
@@ -256,15 +266,10 @@ impl World {
         }
     }
 
-    /// An accepted onboarding: a node that is enrolling, and its job.
-    pub async fn onboard(&self, hostname: &str, input: JobInput) -> Job {
+    /// A node as it is created: never heard.
+    pub fn node_row(&self, hostname: &str, mode: OnboardingMode, status: Status) -> Node {
         let now = self.clock.now();
-        let is_manual = matches!(input, JobInput::OnboardManual { .. });
-        let (status, mode) = match is_manual {
-            true => (Status::BootstrapIssued, OnboardingMode::Manual),
-            false => (Status::Enrolling, OnboardingMode::Lxd),
-        };
-        let node = Node {
+        Node {
             id: NodeId::generate(&*self.ids, now),
             hostname: hostname.to_owned(),
             site: self.site.id,
@@ -294,7 +299,18 @@ impl World {
             created_at: now,
             updated_at: now,
             generation: Generation::FIRST,
+        }
+    }
+
+    /// An accepted onboarding: a node that is enrolling, and its job.
+    pub async fn onboard(&self, hostname: &str, input: JobInput) -> Job {
+        let now = self.clock.now();
+        let is_manual = matches!(input, JobInput::OnboardManual { .. });
+        let (status, mode) = match is_manual {
+            true => (Status::BootstrapIssued, OnboardingMode::Manual),
+            false => (Status::Enrolling, OnboardingMode::Lxd),
         };
+        let node = self.node_row(hostname, mode, status);
         let mut job = self.new_job(&node, input);
         let mut changes = Vec::new();
         if is_manual {

@@ -1,6 +1,6 @@
 //! Nodes as people see them.
 
-use lattice_api::node::{HistoryEntry, NodeRow, NodeView, Timeline};
+use lattice_api::node::{ComponentReport, HistoryEntry, NodeRow, NodeView, Timeline};
 
 use crate::commands::explain;
 use crate::output::{self, Look, Row, Shown, facts, table};
@@ -122,6 +122,10 @@ impl Shown for NodeView {
                 ("addresses", provider.addresses.join(", ")),
             ]));
         }
+        if let Some(component) = &self.component {
+            text.push_str("\ncomponent\n");
+            text.push_str(&self::component(component, look));
+        }
         let verbs: Vec<String> = self.verbs.iter().map(ToString::to_string).collect();
         text.push_str(&format!(
             "\nmay be asked: {}\n",
@@ -133,6 +137,21 @@ impl Shown for NodeView {
     fn names(&self) -> Vec<String> {
         vec![self.row.hostname.clone()]
     }
+}
+
+fn component(report: &ComponentReport, look: Look) -> String {
+    let ago = |at_ms: i64| format!("{} ago", look.age(at_ms));
+    let told = report.told.map_or_else(|| "nothing".to_owned(), |word| word.to_string());
+    let raised = report.raised.map(|flag| format!("{flag}: another system's, and left as it is"));
+    facts(&[
+        ("xname", report.xname.clone()),
+        ("says", report.said.map_or_else(|| "there is no such component".to_owned(), |word| word.to_string())),
+        ("since", ago(report.said_since.as_millis())),
+        ("looked at", ago(report.looked_at.as_millis())),
+        ("told", report.told_at.map_or(told.clone(), |at| format!("{told}, {}", ago(at.as_millis())))),
+        ("raised", raised.unwrap_or_default()),
+        ("its bmc", report.bmc_problem.clone().unwrap_or_default()),
+    ])
 }
 
 fn identity(node: &NodeView) -> String {

@@ -1,7 +1,11 @@
 //! State Manager: components and their states, endpoints, interfaces, notices of state changes.
 
+use std::collections::BTreeMap;
+
 use http::Method;
+use lattice_core::component::{ComponentFlag, ComponentState, Word};
 use lattice_core::secret::Secret;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -72,6 +76,61 @@ pub enum Flag {
     Warning,
     /// It does not work.
     Alert,
+}
+
+impl From<ComponentState> for State {
+    fn from(state: ComponentState) -> Self {
+        match state {
+            ComponentState::Empty => Self::Empty,
+            ComponentState::Populated => Self::Populated,
+            ComponentState::Off => Self::Off,
+            ComponentState::On => Self::On,
+            ComponentState::Standby => Self::Standby,
+            ComponentState::Halt => Self::Halt,
+            ComponentState::Ready => Self::Ready,
+            ComponentState::Unknown => Self::Unknown,
+        }
+    }
+}
+
+impl From<State> for ComponentState {
+    fn from(state: State) -> Self {
+        match state {
+            State::Empty => Self::Empty,
+            State::Populated => Self::Populated,
+            State::Off => Self::Off,
+            State::On => Self::On,
+            State::Standby => Self::Standby,
+            State::Halt => Self::Halt,
+            State::Ready => Self::Ready,
+            State::Unknown => Self::Unknown,
+        }
+    }
+}
+
+impl From<ComponentFlag> for Flag {
+    /// What Lattice tells: never a lock, and never nothing.
+    fn from(flag: ComponentFlag) -> Self {
+        match flag {
+            ComponentFlag::Unknown | ComponentFlag::Ok => Self::Ok,
+            ComponentFlag::Warning => Self::Warning,
+            ComponentFlag::Alert | ComponentFlag::Locked => Self::Alert,
+        }
+    }
+}
+
+impl Component {
+    /// What smd says of it. A flag that is not set, or that nobody knows, is unknown.
+    pub fn word(&self) -> Word {
+        let flag = match self.flag.as_deref() {
+            Some("OK") => ComponentFlag::Ok,
+            Some("Warning") => ComponentFlag::Warning,
+            Some("Alert") => ComponentFlag::Alert,
+            Some("Locked") => ComponentFlag::Locked,
+            Some(_) | None => ComponentFlag::Unknown,
+        };
+        Word::new(self.state.map_or(ComponentState::Unknown, ComponentState::from), flag)
+    }
 }
 
 /// A component. Fields that are not set are absent.
@@ -196,15 +255,49 @@ pub struct KnownEndpoint {
     pub enabled: bool,
 }
 
+/// A BMC with the login that smd keeps for it, and shows in clear: it goes to a secret store, and nowhere else.
 #[derive(Deserialize)]
-struct Endpoints {
-    #[serde(rename = "RedfishEndpoints", default)]
-    endpoints: Vec<KnownEndpoint>,
+pub struct EndpointLogin {
+    /// The BMC.
+    #[serde(flatten)]
+    pub endpoint: KnownEndpoint,
+    /// Its user; empty: smd keeps none.
+    #[serde(rename = "User", default)]
+    pub user: String,
+    /// Its password.
+    #[serde(rename = "Password", default = "no_password")]
+    pub password: Secret<String>,
+}
+
+const fn no_password() -> Secret<String> {
+    Secret::new(String::new())
+}
+
+#[derive(Deserialize)]
+struct Endpoints<T> {
+    #[serde(rename = "RedfishEndpoints")]
+    endpoints: Vec<T>,
+}
+
+/// A component as its BMC has it.
+#[derive(Deserialize)]
+struct ComponentEndpoint {
+    #[serde(rename = "ID")]
+    id: Xname,
+    /// Its Redfish path, or the last part of it.
+    #[serde(rename = "OdataID", default)]
+    odata_id: String,
+}
+
+#[derive(Deserialize)]
+struct ComponentEndpoints {
+    #[serde(rename = "ComponentEndpoints", default)]
+    endpoints: Option<Vec<ComponentEndpoint>>,
 }
 
 #[derive(Deserialize)]
 struct Components {
-    #[serde(rename = "Components", default)]
+    #[serde(rename = "Components")]
     components: Vec<Component>,
 }
 
@@ -262,6 +355,18 @@ impl OchamiClient {
             self.send("smd.components.state", Service::Smd, Method::PATCH, path, &[], Some(&body)).await?;
         }
         Ok(())
+    }
+
+    /// Says what state a component is in: one at a time, since smd may leave a component as it is that stands beside an
+    /// unknown one; and whatever it was in before, since smd else takes what may not follow, and does nothing. One that
+    /// is not there, or is locked, is passed over: only reading it tells.
+    ///
+    /// # Errors
+    /// smd refuses.
+    pub async fn set_state(&self, id: &Xname, state: State, flag: Flag) -> Result<(), ProviderError> {
+        let path = format!("/hsm/v2/State/Components/{}/StateData", id.as_str());
+        let body = json!({ "State": state, "Flag": flag, "Force": true });
+        self.send("smd.components.state", Service::Smd, Method::PATCH, &path, &[], Some(&body)).await.map(drop)
     }
 
     /// Says whether a component may be used.
@@ -358,7 +463,7 @@ impl OchamiClient {
     pub async fn endpoints_at(&self, address: &str) -> Result<Vec<KnownEndpoint>, ProviderError> {
         let mut found: Vec<KnownEndpoint> = Vec::new();
         for filter in ["ipaddress", "fqdn"] {
-            for endpoint in self.endpoints_with(&[(filter, address)]).await? {
+            for endpoint in self.endpoints_with::<KnownEndpoint>(&[(filter, address)]).await? {
                 let is_there = endpoint.ip_address == address || endpoint.fqdn == address;
                 if is_there && !found.contains(&endpoint) {
                     found.push(endpoint);
@@ -376,9 +481,32 @@ impl OchamiClient {
         self.endpoints_with(&[]).await
     }
 
-    async fn endpoints_with(&self, query: &[(&str, &str)]) -> Result<Vec<KnownEndpoint>, ProviderError> {
+    /// All BMCs with their logins.
+    ///
+    /// # Errors
+    /// smd cannot be read.
+    pub async fn endpoint_logins(&self) -> Result<Vec<EndpointLogin>, ProviderError> {
+        self.endpoints_with(&[]).await
+    }
+
+    /// Which system of its BMC each node is, by the system's id, as far as smd knows.
+    ///
+    /// # Errors
+    /// smd cannot be read.
+    pub async fn systems(&self) -> Result<BTreeMap<Xname, String>, ProviderError> {
+        let path = "/hsm/v2/Inventory/ComponentEndpoints";
+        let found: ComponentEndpoints =
+            self.read("smd.component_endpoints.list", Service::Smd, path, &[("type", "Node")]).await?;
+        let systems = found.endpoints.unwrap_or_default().into_iter().filter_map(|one| {
+            let id = one.odata_id.trim_end_matches('/').rsplit('/').next()?.to_owned();
+            (!id.is_empty()).then_some((one.id, id))
+        });
+        Ok(systems.collect())
+    }
+
+    async fn endpoints_with<T: DeserializeOwned>(&self, query: &[(&str, &str)]) -> Result<Vec<T>, ProviderError> {
         let path = "/hsm/v2/Inventory/RedfishEndpoints";
-        let found: Endpoints = self.read("smd.endpoints.list", Service::Smd, path, query).await?;
+        let found: Endpoints<T> = self.read("smd.endpoints.list", Service::Smd, path, query).await?;
         Ok(found.endpoints)
     }
 

@@ -154,6 +154,7 @@ impl Api {
             prober: Arc::new(TestProber),
             registry: Arc::new(Registry::new()),
             agent_ca_pem: "CA".to_owned(),
+            notices: Arc::default(),
             task_keys: Arc::new(TaskKeys::new(SigningKey::from_seed(&Secret::new(vec![5; 32])).unwrap())),
             metrics: Arc::new(Metrics::default()),
             bootstrap_command: Arc::new(|node, token| Secret::new(format!("bootstrap {node} {}", token.expose()))),

@@ -259,8 +259,7 @@ impl Transaction for Preloaded {
                 self.version(RowKey::Profile(profile.id), profile.generation);
             }
             Change::PowerOverride(one) => {
-                let key = UniqueKey::PowerSelector(one.site, one.selector, one.value.clone());
-                self.holds(key, one.id.uuid());
+                self.holds(UniqueKey::PowerSelector(one.site, one.selector, one.value.clone()), one.id.uuid());
                 self.version(RowKey::PowerOverride(one.id), one.generation);
             }
             Change::Roce(row) => {
@@ -290,6 +289,7 @@ impl Transaction for Preloaded {
             | Change::HostFacts { .. }
             | Change::ProviderState(_)
             | Change::BmcReport(_)
+            | Change::ComponentReport(_)
             | Change::Bmc { .. }
             | Change::Wipe { .. }
             | Change::WipeCertificate(_)
