@@ -42,7 +42,7 @@ pub fn run(nodes: u32) -> Result<Report, Failure> {
         .figure("retired → removed", removed.cpu_us / 1e3 / all, "ms of CPU", Target::Informative)
         .figure("memory", rss_mib, "MiB", Target::Informative)
         .peer("Ironic 0.9–2.8 nodes/s, 293–667 ms of CPU per node")
-        .note("reimage is not built yet and not in the figure"))
+        .note("instances are not reimaged: it is not in the figure"))
 }
 
 /// Plays the measured process.

@@ -171,7 +171,7 @@ pub enum NodeVerb {
     /// Boot it again: a job power-cycles it through its provider. A manual node is power-cycled by hand, and fails unless its
     /// agent registers in time.
     Reboot,
-    /// Replace its OS: a job boots another image, and the node enrols again.
+    /// Replace its OS: a job boots or deploys another image, and the node enrols again.
     Reimage,
     /// Block it from scheduling until it is proven healthy.
     Quarantine,

@@ -44,6 +44,7 @@ fn every_flow() -> Vec<Flow> {
         flows::reboot(hour),
         flows::reboot_openchami(&OpenchamiPolicy::default()),
         flows::reimage_openchami(&OpenchamiPolicy::default()),
+        flows::reimage_maas(&MaasPolicy::default()),
         flows::bmc_investigation(),
         wipe(),
     ]

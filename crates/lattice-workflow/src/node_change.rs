@@ -1,9 +1,12 @@
 //! What a job's commit does to its node: asks of the stage and moves of the engine, decided by the node's tables.
 
+use std::time::Duration;
+
 use lattice_core::actor::Actor;
 use lattice_core::change::{NodeAction, NodeChange};
 use lattice_core::command::job::edge;
-use lattice_core::job::Job;
+use lattice_core::job::flows::RELEASE;
+use lattice_core::job::{Job, JobInput};
 use lattice_core::node::availability::AvailabilityEvent;
 use lattice_core::node::machine::{Facts, Health, NodeEvent, Refused, decide};
 use lattice_core::node::status::{Owner, StatusEvent};
@@ -128,13 +131,22 @@ impl Folding {
 fn facts(node: &Node, wish: &Wish<'_>, owner: Owner) -> Facts {
     // A node is ready only after a passed health check, and stays so only while it is heard.
     let health = if node.state.availability == Availability::Ready { Health::Passed } else { Health::NotReported };
+    let facts = Facts::of(owner, wish.actor.clone());
     Facts {
         reason: wish.job.reason.clone(),
+        boot_timeout: boot_timeout(wish.job).unwrap_or(facts.boot_timeout),
         health,
         live_allocations: wish.live_allocations,
         job: Some(wish.job.id),
         deployed: wish.job.outputs.deployed,
         proven_gone: wish.asks.contains(&NodeAsk::ProvenGone),
-        ..Facts::of(owner, wish.actor.clone())
+        ..facts
     }
+}
+
+/// A machine that is reimaged through MAAS is released and deployed before it boots.
+fn boot_timeout(job: &Job) -> Option<Duration> {
+    let JobInput::ReimageMaas { settings } = &job.input else { return None };
+    let policy = &settings.policy;
+    Some(RELEASE + Duration::from_millis(policy.deploy_timeout_ms + policy.enrollment_timeout_ms))
 }

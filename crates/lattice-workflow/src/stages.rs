@@ -26,6 +26,7 @@ pub(crate) mod openchami;
 mod power_off;
 mod power_on;
 mod recover_for_datasource_retry;
+mod release_machine;
 mod remove_node_record;
 mod render_cloud_init;
 mod resolve_power_credentials;
@@ -89,6 +90,7 @@ pub const fn stage_runner(name: StageName) -> &'static dyn StageRunner {
         StageName::SetBootParameters => &set_boot_parameters::SetBootParameters,
         StageName::OpenEnrollment => &open_enrollment::OpenEnrollment,
         StageName::WaitForNetworkBoot => &wait_for_network_boot::WaitForNetworkBoot,
+        StageName::ReleaseMachine => &release_machine::ReleaseMachine,
         StageName::CheckOutOfBand => &check_out_of_band::CheckOutOfBand,
         StageName::PrepareWipe => &wipe::PrepareWipe,
         StageName::ClearGpuMemory => &wipe::EraseDevices(WipeTarget::GpuMemory),

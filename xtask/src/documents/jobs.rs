@@ -52,6 +52,7 @@ fn flow_of(name: FlowName) -> Flow {
         FlowName::Reboot => flows::reboot(HeartbeatPolicy::default().boot_timeout()),
         FlowName::RebootOpenchami => flows::reboot_openchami(&OpenchamiPolicy::default()),
         FlowName::ReimageOpenchami => flows::reimage_openchami(&OpenchamiPolicy::default()),
+        FlowName::ReimageMaas => flows::reimage_maas(&policy),
         FlowName::BmcInvestigation => flows::bmc_investigation(),
         FlowName::SensitiveWipe => flows::sensitive_wipe(
             PATIENCE,

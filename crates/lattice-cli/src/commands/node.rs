@@ -54,7 +54,7 @@ pub enum Command {
     Reboot(Wait),
     /// Wait until a node's status or availability is what you name
     Wait(Until),
-    /// Replace the OS of a node that is drained or down: it boots another image, and enrols again
+    /// Replace the OS of a node that is drained or down: it boots or is deployed anew, and enrols again
     Reimage(Reimage),
     /// Take a node out of scheduling for good; its identity stays
     Retire(Retire),

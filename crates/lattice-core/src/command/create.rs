@@ -106,9 +106,7 @@ pub fn maas(request: &Request, new: &NewNode, machine: MaasMachine<'_>) -> Resul
             return Err(wrong_kind(new.site, other.kind(), "maas"));
         }
     };
-    if let Some(profile) = profile.filter(|profile| profile.status == SiteStatus::Disabled) {
-        return Err(Refused::ProfileDisabled { site: new.site.name.clone(), profile: profile.name.clone() });
-    }
+    check_profile(new.site, profile)?;
     let address = bmc_ip(ipmi_ip)?;
     if let Some(mac) = pxe_mac {
         check_mac(mac)?;
@@ -123,6 +121,14 @@ pub fn maas(request: &Request, new: &NewNode, machine: MaasMachine<'_>) -> Resul
     let mut planned = onboarding(request, new, node, job);
     planned.commit.guards.push(bmc);
     Ok(planned)
+}
+
+/// New work takes no profile that is disabled.
+pub(super) fn check_profile(site: &Site, profile: Option<&SiteProfile>) -> Result<(), Refused> {
+    match profile.filter(|profile| profile.status == SiteStatus::Disabled) {
+        Some(profile) => Err(Refused::ProfileDisabled { site: site.name.clone(), profile: profile.name.clone() }),
+        None => Ok(()),
+    }
 }
 
 /// Accepts an onboarding as an LXD instance. spec: S5 10

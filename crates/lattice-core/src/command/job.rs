@@ -126,7 +126,11 @@ fn acted(request: &Request, job: &Job, state: JobState, action: OperatorAction) 
 /// none where nothing differs. For the actions that begin anew: what runs on keeps what it began with. spec: S5 3.7, 4.9
 pub fn renewed(job: &Job, settings: MaasSettings) -> Option<(Job, Change)> {
     let mut after = job.clone();
-    let JobInput::OnboardMaas { settings: frozen, .. } = &mut after.input else { return None };
+    let (JobInput::OnboardMaas { settings: frozen, .. } | JobInput::ReimageMaas { settings: frozen }) =
+        &mut after.input
+    else {
+        return None;
+    };
     let differences = settings.differences(frozen);
     if differences.is_empty() {
         return None;

@@ -10,7 +10,7 @@ use crate::node::availability::{AvailabilityEvent, Effect};
 use crate::node::machine::{self, Facts, Health, Moved, NodeEvent, decide};
 use crate::node::status::{Owner, StatusEvent};
 use crate::node::{DownCause, Hold, HoldKind, Node, NodeClass, Status};
-use crate::site::{Site, SiteProvider};
+use crate::site::{MaasSettings, Site, SiteProfile, SiteProvider};
 use crate::time::human;
 
 /// What is known about a node when a command comes in.
@@ -281,20 +281,36 @@ pub fn reboot(known: &Known, request: &Request) -> Result<Planned, Refused> {
     }
 }
 
+/// What a node gets in place of its OS; the one of new nodes where nothing is named.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Image<'a> {
+    /// The name that its site knows: a boot profile, or a profile.
+    pub name: Option<&'a str>,
+    /// The profile of a MAAS site that it means; none: the site's own settings.
+    pub profile: Option<&'a SiteProfile>,
+}
+
 /// Replaces its OS; its identity is kept. A job gives it another image and leads it through enrolment again; until then
 /// the hold `maintenance` of that job stands. design: 2-state-model "Reimage"
 ///
 /// # Errors
 /// Its site's provider cannot do it, or has no such image; something runs on it, or it is owned by another job.
-pub fn reimage(known: &Known, request: &Request, image: Option<&str>) -> Result<Planned, Refused> {
+pub fn reimage(known: &Known, request: &Request, image: Image<'_>) -> Result<Planned, Refused> {
     let node = known.node;
-    match &known.site.provider {
-        SiteProvider::Openchami(site) => super::create::check_boot_profile(site, image)?,
-        other @ (SiteProvider::Manual | SiteProvider::Maas(_) | SiteProvider::Lxd(_)) => {
-            let (site, kind) = (known.site.name.clone(), other.kind());
-            return Err(Refused::WrongSiteKind { site, kind, needed: "openchami" });
+    let input = match &known.site.provider {
+        SiteProvider::Openchami(site) => {
+            super::create::check_boot_profile(site, image.name)?;
+            JobInput::Reimage { image: image.name.map(str::to_owned) }
         }
-    }
+        SiteProvider::Maas(site) => {
+            super::create::check_profile(known.site, image.profile)?;
+            JobInput::ReimageMaas { settings: Box::new(MaasSettings::of(site, image.profile)) }
+        }
+        other @ (SiteProvider::Manual | SiteProvider::Lxd(_)) => {
+            let (site, kind) = (known.site.name.clone(), other.kind());
+            return Err(Refused::WrongSiteKind { site, kind, needed: "openchami or maas" });
+        }
+    };
     if known.live_allocations > 0 {
         let need = format!("that its {} allocations end: drain it first", known.live_allocations);
         let event = NodeEvent::Status(StatusEvent::Reimage);
@@ -306,7 +322,6 @@ pub fn reimage(known: &Known, request: &Request, image: Option<&str>) -> Result<
     let facts = Facts { owner: Owner::Reimage, ..known.facts(request) };
     decide(node, NodeEvent::Status(StatusEvent::Reimage), &facts, request.now)?;
     known.not_busy()?;
-    let input = JobInput::Reimage { image: image.map(str::to_owned) };
     let mut planned = known.owned(request, input, "reimage", &request.reason);
     let job = planned.job;
     for change in &mut planned.commit.changes {

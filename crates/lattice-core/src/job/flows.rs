@@ -59,6 +59,8 @@ pub enum FlowName {
     RebootOpenchami,
     /// A machine of an OpenCHAMI system boots another image, and enrols again. spec: S1 "Down → Booting"
     ReimageOpenchami,
+    /// A machine is released and deployed again through MAAS, and enrols again. spec: S5 7.3
+    ReimageMaas,
     /// A node that went down is looked at through its BMC. spec: S1 "Degraded → Down"
     BmcInvestigation,
     /// A node is wiped after sensitive work. spec: S1 "Sensitive Release Sequence"
@@ -107,11 +109,44 @@ const fn undo(kind: UndoKind, timeout: Duration, until: Option<StageName>) -> Op
 /// Onboarding through MAAS: the 16 stages of S2 4.2, in S5 4.3's order.
 pub fn onboarding_maas(policy: &MaasPolicy) -> Flow {
     let mut stages = before_deploy(policy);
-    stages.extend(deploy(policy));
+    stages.extend(deployed(policy));
+    let back_edge = Some(deployed_again(policy));
+    Flow { name: FlowName::OnboardingMaas, version: 1, stages, back_edge, limit: None }
+}
+
+/// Another OS through MAAS: from the release of the machine on nothing of the one before is left, so the node enrols again
+/// from there, by the stages of an onboarding. spec: S5 7.3; design: 2-state-model "Reimage"
+pub fn reimage_maas(policy: &MaasPolicy) -> Flow {
+    let load = Stage { reentry: Reentry::Pure, ..stage(StageName::LoadSiteConfig) };
+    let release = Stage {
+        backoff: MACHINE_BACKOFF,
+        timeout: within(RELEASE, FailureClass::UpstreamTransient, "release_timeout"),
+        node_during: Some(Status::Enrolling),
+        ..stage(StageName::ReleaseMachine)
+    };
+    let mut stages = vec![load, release];
+    // What an operator puts right is looked at again where the machine is Ready already.
+    stages.extend(configure(policy).map(|stage| Stage { resume_at: None, ..stage }));
+    stages.extend(deployed(policy));
+    let back_edge = Some(deployed_again(policy));
+    Flow { name: FlowName::ReimageMaas, version: 1, stages, back_edge, limit: None }
+}
+
+/// Longest release of a machine: its disks may be erased.
+pub const RELEASE: Duration = s(7_200);
+
+/// A deployment, until its agent enrolled.
+fn deployed(policy: &MaasPolicy) -> Vec<Stage> {
+    let mut stages = deploy(policy);
     stages.extend(after_deploy(policy));
+    stages
+}
+
+/// A deployment whose datasource failed is tried again, as often as the policy says.
+fn deployed_again(policy: &MaasPolicy) -> BackEdge {
     let max_rounds =
         if policy.enable_deploy_retry_on_datasource_failure { policy.max_deploy_retry_attempts } else { 0 };
-    let back_edge = BackEdge {
+    BackEdge {
         from: &[StageName::WaitForDeployed, StageName::ClassifyDeployFailure],
         class: FailureClass::DeployCloudInitFailure,
         error_code: DATASOURCE_LIKE,
@@ -119,15 +154,13 @@ pub fn onboarding_maas(policy: &MaasPolicy) -> Flow {
         // A release gives storage and interfaces back: they are looked at again. spec: S5 5.3
         to: StageName::ConfigureStorage,
         max_rounds,
-    };
-    Flow { name: FlowName::OnboardingMaas, version: 1, stages, back_edge: Some(back_edge), limit: None }
+    }
 }
 
 fn before_deploy(policy: &MaasPolicy) -> Vec<Stage> {
     let discovery = Duration::from_millis(policy.discovery_timeout_ms);
     let commission = Duration::from_millis(policy.commission_timeout_ms);
-    let pxe_failing = if policy.strict_pxe_preflight { Failing::ByClass } else { Failing::Continues };
-    vec![
+    let mut stages = vec![
         Stage { reentry: Reentry::Pure, node_during: Some(Status::Enrolling), ..stage(StageName::LoadSiteConfig) },
         Stage { reentry: Reentry::Pure, ..stage(StageName::ResolvePowerCredentials) },
         Stage {
@@ -142,6 +175,15 @@ fn before_deploy(policy: &MaasPolicy) -> Vec<Stage> {
             resume_at: Some(StageName::CommissionNode),
             ..stage(StageName::WaitForReady)
         },
+    ];
+    stages.extend(configure(policy));
+    stages
+}
+
+/// What a machine that is Ready is given before it is deployed.
+fn configure(policy: &MaasPolicy) -> [Stage; 3] {
+    let pxe_failing = if policy.strict_pxe_preflight { Failing::ByClass } else { Failing::Continues };
+    [
         // MAAS believes its inventory until the machine is commissioned again: what was put right shows only then.
         Stage {
             decisions: &[DecisionKind::BootDisk],

@@ -17,7 +17,7 @@ pub const fn allowed_node_statuses(flow: FlowName, status: JobStatus) -> &'stati
         FlowName::Reboot | FlowName::RebootOpenchami => {
             &[Status::Active, Status::Offline, Status::Quarantined, Status::Retired]
         }
-        FlowName::ReimageOpenchami => reimage(status),
+        FlowName::ReimageOpenchami | FlowName::ReimageMaas => reimage(status),
         // It only looks: whatever the node does meanwhile is no concern of it.
         FlowName::BmcInvestigation => <Status as strum::VariantArray>::VARIANTS,
         FlowName::SensitiveWipe => &[Status::Active, Status::Offline, Status::Quarantined],
@@ -100,6 +100,7 @@ pub fn node_moves(flow: &Flow, before: &JobState, after: &JobState, node: Status
             | FlowName::Reboot
             | FlowName::RebootOpenchami
             | FlowName::ReimageOpenchami
+            | FlowName::ReimageMaas
             | FlowName::BmcInvestigation => backward(node),
         },
         JobStatus::Cancelled => cancelled(flow, after, node),
@@ -121,7 +122,9 @@ fn forward(flow: &Flow, before: &JobState, after: &JobState, node: Status) -> Ve
         // A job leads its node out of quarantine only when it is taken up again, or takes its OS away.
         let is_taken_up = before.status.is_failed() || before.status == JobStatus::Compensating;
         let may_enrol = match flow.name {
-            FlowName::ReimageOpenchami => !is_over && (is_taken_up || before.stage != after.stage),
+            FlowName::ReimageOpenchami | FlowName::ReimageMaas => {
+                !is_over && (is_taken_up || before.stage != after.stage)
+            }
             FlowName::OnboardingMaas
             | FlowName::OnboardingLxd
             | FlowName::OnboardingOpenchami
@@ -168,7 +171,7 @@ fn cancelled(flow: &Flow, after: &JobState, node: Status) -> Vec<Status> {
         | FlowName::OnboardingOpenchami
         | FlowName::OnboardingManual => cancelled_onboarding(node, flow.keeps_effects(after.highest_stage)),
         FlowName::Drain | FlowName::Reboot | FlowName::RebootOpenchami | FlowName::BmcInvestigation => Vec::new(),
-        FlowName::ReimageOpenchami => {
+        FlowName::ReimageOpenchami | FlowName::ReimageMaas => {
             if node == Status::Enrolling {
                 vec![Status::Quarantined]
             } else {

@@ -146,6 +146,11 @@ pub enum JobInput {
         /// The image, by the name that its site knows; none: the one that the site gives to new nodes.
         image: Option<String>,
     },
+    /// Its OS is replaced through MAAS: the machine is released, and deployed again. spec: S5 7.3
+    ReimageMaas {
+        /// Image, network and policy as they stood when it was accepted. spec: S5 3.7
+        settings: Box<MaasSettings>,
+    },
     /// An out-of-band look at a node that went down. spec: S1 "Degraded → Down"
     InvestigateBmc,
     /// The wipe after sensitive work. spec: S1 "Sensitive Release Sequence"
@@ -379,7 +384,7 @@ impl JobInput {
             Self::Retire { .. } => JobKind::Retire,
             Self::Remove => JobKind::Remove,
             Self::Reboot => JobKind::Reboot,
-            Self::Reimage { .. } => JobKind::Reimage,
+            Self::Reimage { .. } | Self::ReimageMaas { .. } => JobKind::Reimage,
             Self::InvestigateBmc => JobKind::BmcInvestigation,
             Self::WipeSensitive { .. } => JobKind::SensitiveWipe,
         }
@@ -462,6 +467,7 @@ pub fn flow_for(input: &JobInput, site: &Site) -> Flow {
             flows::reboot(site.heartbeat.boot_timeout())
         }
         (JobInput::Reimage { .. }, SiteProvider::Openchami(site)) => flows::reimage_openchami(&site.policy),
+        (JobInput::ReimageMaas { settings }, _) => flows::reimage_maas(&settings.policy),
         // Refused when it is asked for; a row that contradicts its site's kind only looks.
         (JobInput::Reimage { .. }, SiteProvider::Manual | SiteProvider::Maas(_) | SiteProvider::Lxd(_)) => {
             flows::bmc_investigation()

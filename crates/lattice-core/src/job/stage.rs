@@ -100,6 +100,8 @@ pub enum StageName {
     OpenEnrollment,
     /// Until the machine asked for its boot script.
     WaitForNetworkBoot,
+    /// Release the node's machine in MAAS, until it is Ready.
+    ReleaseMachine,
     /// Ask the BMC for power and health.
     CheckOutOfBand,
     /// Empty the node, until nothing runs on it.

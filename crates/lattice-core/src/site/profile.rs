@@ -153,11 +153,11 @@ impl Site {
     /// The site as a job of that input sees it.
     pub fn seen_by(&self, input: &JobInput) -> Cow<'_, Self> {
         match (input, &self.provider) {
-            (JobInput::OnboardMaas { settings, .. }, SiteProvider::Maas(maas)) => {
+            (JobInput::OnboardMaas { settings, .. } | JobInput::ReimageMaas { settings }, SiteProvider::Maas(maas)) => {
                 Cow::Owned(Self { provider: SiteProvider::Maas(settings.over(maas)), ..self.clone() })
             }
             (
-                JobInput::OnboardMaas { .. },
+                JobInput::OnboardMaas { .. } | JobInput::ReimageMaas { .. },
                 SiteProvider::Manual | SiteProvider::Lxd(_) | SiteProvider::Openchami(_),
             )
             | (

@@ -152,6 +152,6 @@ pub fn cancelled(flow: FlowName, job: &JobState, node: Status, world: &World) ->
 /// Only a deployed machine is left alone; the other flows have nothing of that kind.
 fn os_runs(flow: FlowName, highest: StageName) -> bool {
     use StageName::{EnsureHardwareSyncConfigured, WaitForAgentEnrollment, WaitForHardwareSyncHealthy};
-    flow == FlowName::OnboardingMaas
+    matches!(flow, FlowName::OnboardingMaas | FlowName::ReimageMaas)
         && [EnsureHardwareSyncConfigured, WaitForHardwareSyncHealthy, WaitForAgentEnrollment].contains(&highest)
 }

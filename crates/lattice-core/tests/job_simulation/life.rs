@@ -86,7 +86,7 @@ impl Life {
             }
             FlowName::Remove | FlowName::RemoveLxd => Status::Retired,
             FlowName::Reboot | FlowName::RebootOpenchami | FlowName::BmcInvestigation => Status::Offline,
-            FlowName::ReimageOpenchami => {
+            FlowName::ReimageOpenchami | FlowName::ReimageMaas => {
                 dice.pick(&[Status::Active, Status::Offline, Status::Quarantined, Status::Retired])
             }
         };
@@ -518,7 +518,7 @@ fn some_flow(dice: &mut Dice) -> Flow {
         ..MaasPolicy::default()
     };
     let patience = Duration::from_secs(3_600);
-    match dice.below(17) {
+    match dice.below(19) {
         0 => flows::onboarding_lxd(&lxd_site()),
         1 => flows::onboarding_manual(Duration::from_secs(7_200)),
         2 => flows::drain(patience),
@@ -530,6 +530,7 @@ fn some_flow(dice: &mut Dice) -> Flow {
         8 => flows::onboarding_openchami(&OpenchamiPolicy::default()),
         9 => flows::reboot_openchami(&OpenchamiPolicy::default()),
         10 => flows::reimage_openchami(&OpenchamiPolicy::default()),
+        17 | 18 => flows::reimage_maas(&policy),
         11 => {
             let (policy, boot) = (OpenchamiPolicy::default(), Duration::from_secs(600));
             let restart = dice.pick(&[Restart::Power(boot), Restart::Agent, Restart::Network(&policy)]);

@@ -108,6 +108,8 @@ impl World {
             },
             StageName::WaitForDeployed => self.deployed(now, dice),
             StageName::ClassifyDeployFailure => self.classified(now),
+            // The machine was deployed before the job began; what it deployed itself it leaves.
+            StageName::ReleaseMachine if self.deployment.is_some() => Seen::Done,
             StageName::RecoverForDatasourceRetry if self.deployment.is_some() => Seen::NotDone,
             StageName::RecoverForDatasourceRetry => Seen::Done,
             StageName::WaitForReady

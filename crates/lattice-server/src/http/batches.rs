@@ -74,7 +74,7 @@ pub async fn create(State(app): State<App>, write: Write<CreateBatch>) -> Answer
     }
     let body = &write.body;
     let site = site_named(&app, "site_id", &body.site_id).await?;
-    let profile = profile_of(&app, &site, body.profile_id.as_deref()).await?;
+    let profile = profile_of(&app, &site, "profile_id", body.profile_id.as_deref()).await?;
     let sku = sku_named(&app, "sku_id", &body.sku_id).await?;
     let machine = |given: &lattice_api::batch::BatchMachine| NewMachine {
         hostname: given.hostname.clone(),

@@ -171,7 +171,9 @@ async fn settings_now(app: &App, site: &Site, job: &Job, action: JobAction) -> A
         | JobAction::AdoptObservedState
         | JobAction::MarkManualInterventionRequired => return Ok(None),
     }
-    let (JobInput::OnboardMaas { settings, .. }, SiteProvider::Maas(maas)) = (&job.input, &site.provider) else {
+    let (JobInput::OnboardMaas { settings, .. } | JobInput::ReimageMaas { settings }, SiteProvider::Maas(maas)) =
+        (&job.input, &site.provider)
+    else {
         return Ok(None);
     };
     let Some(id) = settings.profile_id else { return Ok(Some(MaasSettings::of(maas, None))) };

@@ -14,11 +14,13 @@ use lattice_core::ids::JobId;
 use lattice_core::job::{OperatorAction, StageName};
 use lattice_core::node::availability::Effect;
 use lattice_core::node::{Node, NodeState};
+use lattice_core::site::{Site, SiteProfile, SiteProvider};
 
 use super::extract::{Committed, Write};
 use super::jobs;
 use super::node_view::millis;
 use super::nodes::present;
+use super::onboardings::profile_of;
 use super::rows::{NodeFile, find_node};
 use super::{App, allocations};
 use crate::error::{Answer, Refusal};
@@ -38,7 +40,9 @@ pub async fn act(
     write.check_version(node.generation)?;
     let file = NodeFile::open(&app, node, write.at).await?;
     let request = write.request(&*app.ids, &write.body.reason);
-    let planned = match plan(verb, &file.known(), &request, &write.body, &|| app.nonce())? {
+    let profile = profile_meant(&app, verb, &file.site, &write.body).await?;
+    let image = commands::Image { name: write.body.image.as_deref(), profile: profile.as_ref() };
+    let planned = match plan(verb, &file.known(), &request, (&write.body, image), &|| app.nonce())? {
         Plan::Commit(planned) => *planned,
         Plan::Live(job) => return unchanged(&app, &file.node, Some(job)).await,
         Plan::ActOnJob(job, action) => return act_on_job(&app, &write, &file.node, (job, action)).await,
@@ -49,6 +53,14 @@ pub async fn act(
         answer.effects.extend(WIPE.map(str::to_owned));
     }
     Ok(answer)
+}
+
+/// The profile of a MAAS site that a reimage names, or the default one.
+async fn profile_meant(app: &App, verb: NodeVerb, site: &Site, body: &ActOnNode) -> Answer<Option<SiteProfile>> {
+    match (verb, &site.provider) {
+        (NodeVerb::Reimage, SiteProvider::Maas(_)) => profile_of(app, site, "image", body.image.as_deref()).await,
+        (_, _) => Ok(None),
+    }
 }
 
 /// What a wipe does, in words.
@@ -115,7 +127,7 @@ fn plan(
     verb: NodeVerb,
     known: &Known,
     request: &Request,
-    body: &ActOnNode,
+    (body, image): (&ActOnNode, commands::Image<'_>),
     nonces: &dyn Fn() -> [u8; 16],
 ) -> Result<Plan, Refused> {
     let planned = match verb {
@@ -124,7 +136,7 @@ fn plan(
         NodeVerb::Disable => commands::disable(known, request),
         NodeVerb::Enable => commands::enable(known, request),
         NodeVerb::Reboot => commands::reboot(known, request),
-        NodeVerb::Reimage => commands::reimage(known, request, body.image.as_deref()),
+        NodeVerb::Reimage => commands::reimage(known, request, image),
         NodeVerb::Quarantine => commands::quarantine(known, request),
         NodeVerb::Recover => commands::recover(known, request),
         NodeVerb::Retire => commands::retire(known, request, body.disposal.unwrap_or_default()),

@@ -258,7 +258,8 @@ fn verbs(file: &NodeFile) -> Vec<NodeVerb> {
     let node = &file.node;
     let mut verbs: Vec<NodeVerb> = possible_events(node.state).filter_map(verb_of).collect();
     let is_disabled = node.hold(HoldKind::Disabled).is_some() || node.down_cause == Some(DownCause::Disabled);
-    let may_reimage = node.mode == OnboardingMode::Openchami && nothing_runs(node.state.availability);
+    let has_provider = matches!(node.mode, OnboardingMode::Openchami | OnboardingMode::Maas);
+    let may_reimage = has_provider && nothing_runs(node.state.availability);
     verbs.retain(|verb| *verb != NodeVerb::Enable && (*verb != NodeVerb::Reimage || may_reimage));
     if is_disabled {
         verbs.push(NodeVerb::Enable);

@@ -39,7 +39,7 @@ pub async fn create(State(app): State<App>, write: Write<CreateOnboarding>) -> A
     }
     let body = &write.body;
     let site = site_named(&app, "site_id", &body.site_id).await?;
-    let profile = profile_of(&app, &site, body.profile_id.as_deref()).await?;
+    let profile = profile_of(&app, &site, "profile_id", body.profile_id.as_deref()).await?;
     let sku = sku_named(&app, "sku_id", &body.sku_id).await?;
     let new = create::NewNode {
         site: &site,
@@ -110,10 +110,10 @@ async fn repeated(app: &App, earlier: &Earlier) -> Answer<Response> {
 
 /// The profile that a request names by id or name, else the site's default one; none: the site's own settings, which
 /// are its implicit profile and have the site's own id. spec: S5 3.7
-pub async fn profile_of(app: &App, site: &Site, named: Option<&str>) -> Answer<Option<SiteProfile>> {
+pub async fn profile_of(app: &App, site: &Site, field: &str, named: Option<&str>) -> Answer<Option<SiteProfile>> {
     let unknown = |given: &str| {
         let given: String = given.chars().take(80).collect();
-        Refusal::invalid("profile_id", format!("names the profile `{given}`, which site {} does not have", site.name))
+        Refusal::invalid(field, format!("names the profile `{given}`, which site {} does not have", site.name))
             .next(NextAction::run(format!("lattice site profile list {}", site.name), "shows those that there are"))
     };
     let default = match &site.provider {
@@ -190,6 +190,7 @@ pub async fn get(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<
         | JobInput::Remove
         | JobInput::Reboot
         | JobInput::Reimage { .. }
+        | JobInput::ReimageMaas { .. }
         | JobInput::InvestigateBmc
         | JobInput::WipeSensitive { .. } => ("none", None, None, None),
     };

@@ -10,6 +10,7 @@ mod machines;
 mod notices;
 mod onboardings;
 mod receiver;
+mod reimage;
 mod silences;
 mod site_credentials;
 mod site_details;

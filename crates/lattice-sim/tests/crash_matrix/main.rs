@@ -11,6 +11,7 @@ mod meddling;
 mod operators;
 mod reboot;
 mod region;
+mod reimage;
 mod secrets;
 mod world;
 

@@ -12,7 +12,7 @@ use lattice_core::change::{Change, Commit, NodeAction, NodeChange, Outcome};
 use lattice_core::command::agent::{Registration, enrolled, registered};
 use lattice_core::command::job::{ActRefused, Asked, act};
 use lattice_core::command::node::Known;
-use lattice_core::command::{Request, agent};
+use lattice_core::command::{Planned, Refused, Request, agent};
 use lattice_core::ids::{CorrelationId, Generation, IdSource, JobId, NodeId, OpId, RoceId, SiteId, uuid_v7};
 use lattice_core::job::row::MANUAL_TOKEN_TTL;
 use lattice_core::job::{Job, JobInput, JobStatus, NewJob, ParkedFor, allowed_node_statuses, flow_for};
@@ -376,7 +376,12 @@ impl World {
     /// Somebody does something with the machine in MAAS.
     pub async fn meddle(&self, operation: &str) {
         let system_id = self.job_row().await.outputs.provider_ref.expect("a machine");
-        self.region.meddle(&system_id, operation, &SiteConfig::dev(7, 1).admin_key);
+        self.meddle_with(&system_id, operation);
+    }
+
+    /// The same, with that machine.
+    pub fn meddle_with(&self, system_id: &str, operation: &str) {
+        self.region.meddle(system_id, operation, &SiteConfig::dev(7, 1).admin_key);
     }
 
     /// The job's machine as MAAS describes it.
@@ -516,6 +521,16 @@ impl World {
 
     /// Asks for a reboot, as the server does; its job is driven from now on.
     pub async fn reboot(&mut self) {
+        self.asked(lattice_core::command::node::reboot).await;
+    }
+
+    /// Asks for a reimage, in the same way.
+    pub async fn reimage(&mut self) {
+        use lattice_core::command::node::{Image, reimage};
+        self.asked(|known, request| reimage(known, request, Image::default())).await;
+    }
+
+    async fn asked(&mut self, ask: impl FnOnce(&Known, &Request) -> Result<Planned, Refused>) {
         let node = self.node_row().await;
         let known = Known {
             node: &node,
@@ -526,8 +541,8 @@ impl World {
             placed: &[],
             has_bmc: false,
         };
-        let planned = lattice_core::command::node::reboot(&known, &self.request("operator")).unwrap();
-        let job = planned.job.expect("a job reboots it");
+        let planned = ask(&known, &self.request("operator")).unwrap();
+        let job = planned.job.expect("a job does it");
         let outcome = self.store.commit_one(planned.commit).await.unwrap();
         assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
         self.job = job;

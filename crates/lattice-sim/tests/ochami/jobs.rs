@@ -299,7 +299,8 @@ async fn reimage(place: &Place, node: NodeId, image: Option<&str>) -> Result<Job
         placed: &[],
         has_bmc: false,
     };
-    let planned = commands::reimage(&known, &place.world.request(), image).map_err(|refused| refused.to_string())?;
+    let planned = commands::reimage(&known, &place.world.request(), commands::Image { name: image, profile: None })
+        .map_err(|refused| refused.to_string())?;
     let job = planned.job.unwrap();
     place.world.store.commit_one(planned.commit).await.unwrap();
     Ok(job)

@@ -34,7 +34,7 @@ struct SiteWatches {
 impl Watches {
     /// A job waits: for its machine, or for a machine to appear. True when nobody waited at that site before.
     pub(super) fn watch(&self, job: &Job) -> bool {
-        if !matches!(job.input, JobInput::OnboardMaas { .. }) {
+        if !matches!(job.input, JobInput::OnboardMaas { .. } | JobInput::ReimageMaas { .. }) {
             return false;
         }
         let mut sites = self.lock();

@@ -31,6 +31,7 @@ impl StageRunner for BeginDrain {
                     | JobInput::Remove
                     | JobInput::Reboot
                     | JobInput::Reimage { .. }
+                    | JobInput::ReimageMaas { .. }
                     | JobInput::InvestigateBmc
                     | JobInput::WipeSensitive { .. } => AvailabilityEvent::Drain,
                 };

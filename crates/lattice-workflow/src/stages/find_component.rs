@@ -78,6 +78,7 @@ impl<'a> Named<'a> {
             | JobInput::Remove
             | JobInput::Reboot
             | JobInput::Reimage { .. }
+            | JobInput::ReimageMaas { .. }
             | JobInput::InvestigateBmc
             | JobInput::WipeSensitive { .. } => {
                 let why = format!("{} has no component at its provider", ctx.node.hostname);

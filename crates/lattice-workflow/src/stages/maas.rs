@@ -155,6 +155,7 @@ pub(super) fn asked<'a>(ctx: &'a Context<'_>) -> Result<Asked<'a>, StageError> {
         | JobInput::Remove
         | JobInput::Reboot
         | JobInput::Reimage { .. }
+        | JobInput::ReimageMaas { .. }
         | JobInput::InvestigateBmc
         | JobInput::WipeSensitive { .. } => Err(error(
             FailureClass::InputConfigError,

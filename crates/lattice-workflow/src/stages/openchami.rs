@@ -82,6 +82,7 @@ pub(super) fn wanted(
         JobInput::Reimage { image } => image.as_deref(),
         JobInput::Reboot | JobInput::WipeSensitive { .. } => now.filter(|name| site.profile(Some(name)).is_some()),
         JobInput::OnboardMaas { .. }
+        | JobInput::ReimageMaas { .. }
         | JobInput::OnboardLxd { .. }
         | JobInput::OnboardManual { .. }
         | JobInput::Drain { .. }

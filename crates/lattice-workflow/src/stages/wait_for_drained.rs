@@ -92,6 +92,7 @@ fn deadline(ctx: &Context<'_>) -> Option<Timestamp> {
         | JobInput::Remove
         | JobInput::Reboot
         | JobInput::Reimage { .. }
+        | JobInput::ReimageMaas { .. }
         | JobInput::InvestigateBmc
         | JobInput::WipeSensitive { .. } => None,
     }
@@ -131,6 +132,7 @@ pub(crate) async fn emptied(ctx: &Context<'_>) -> Observation {
         | JobInput::Remove
         | JobInput::Reboot
         | JobInput::Reimage { .. }
+        | JobInput::ReimageMaas { .. }
         | JobInput::InvestigateBmc
         | JobInput::WipeSensitive { .. } => 0,
     };

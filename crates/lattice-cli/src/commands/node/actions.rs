@@ -78,7 +78,8 @@ pub struct Reimage {
     /// Which node, why, and whether to wait
     #[command(flatten)]
     wait: Wait,
-    /// The image, by the name that its site knows; the one of new nodes when it is not given
+    /// The image, by the name that its site knows: a boot profile, or at a MAAS site a profile; the one of new nodes when
+    /// it is not given
     #[arg(long, value_name = "NAME")]
     image: Option<String>,
 }
