@@ -6,8 +6,9 @@ use lattice_core::explain::{Explain, NextAction};
 use lattice_core::failure::FailureClass;
 use lattice_core::ids::{JobId, LeaseEpoch, OpId, uuid_v7};
 use lattice_core::job::{
-    Attempts, CompensateTo, Decisions, Enter, Failing, Flow, FlowName, Input, JobState, JobStatus, Next, Op,
-    OperatorAction, ParkedFor, Proof, Refused, StageName, UndoKind, flows, flows::Restart, next, node_moves, step,
+    Attempts, CompensateTo, Decisions, Enter, Failing, Flow, FlowName, Input, JobState, JobStatus, Next, NotProven, Op,
+    OperatorAction, ParkedFor, Proof, Refused, StageName, UndoKind, allowed_node_statuses, flows, flows::Restart, next,
+    node_moves, step,
 };
 use lattice_core::node::Status;
 use lattice_core::site::{LxdSite, MaasPolicy, OpenchamiPolicy};
@@ -437,11 +438,25 @@ impl Life {
                 }
                 Ok(Err(refused))
             }
+            Ok(Some(after)) if action == OperatorAction::AdoptObservedState && !self.may_stand(&after) => {
+                // As `command::job::act` refuses it: the node was quarantined meanwhile.
+                self.note(|_| "refused: its node may not stand beside that".to_owned());
+                Ok(Err(Refused::NothingObserved {
+                    job: JobId::new(uuid_v7(self.now, [2; 10])),
+                    why: NotProven::Absent,
+                }))
+            }
             Ok(_) => {
                 self.coverage.actions.insert(action);
                 self.give(Input::Op(op)).map(|_| Ok(()))
             }
         }
+    }
+
+    fn may_stand(&self, after: &JobState) -> bool {
+        let moves = node_moves(&self.flow, &self.job, after, self.node);
+        let node = moves.last().copied().unwrap_or(self.node);
+        allowed_node_statuses(self.flow.name, after.status).contains(&node)
     }
 
     /// Does what the job recommends; where that is refused, what the refusal recommends.
