@@ -16,7 +16,8 @@ pub struct TaskDesk {
 #[derive(Default)]
 struct Place {
     waits: bool,
-    bell: Weak<Bell>,
+    /// One for each connection: usually one. A new connection does not make the one before deaf.
+    bells: Vec<Weak<Bell>>,
 }
 
 /// Of one connection: rings when a task of its node waits. A quiet heartbeat reads one flag of it.
@@ -64,9 +65,7 @@ impl TaskDesk {
         let mut places = self.places();
         let place = places.entry(node).or_default();
         place.waits = true;
-        if let Some(bell) = place.bell.upgrade() {
-            bell.ring();
-        }
+        place.bells.iter().filter_map(Weak::upgrade).for_each(|bell| bell.ring());
     }
 
     /// The bell of a connection over which the agent of `node` sends heartbeats from now on.
@@ -75,17 +74,17 @@ impl TaskDesk {
         let place = places.entry(node).or_default();
         let bell =
             Arc::new(Bell { waits: AtomicBool::new(place.waits), rung: Notify::new(), keys_told: AtomicU32::new(0) });
-        place.bell = Arc::downgrade(&bell);
+        place.bells.retain(|bell| bell.strong_count() > 0);
+        place.bells.push(Arc::downgrade(&bell));
         bell
     }
 
-    /// The store is asked now: what is rung from here on is new.
-    pub(super) fn taken(&self, node: NodeId, bell: &Bell) {
+    /// The store is asked now, for whichever connection of the node: what is rung from here on is new.
+    pub(super) fn taken(&self, node: NodeId) {
         let mut places = self.places();
-        if let Some(place) = places.get_mut(&node) {
-            place.waits = false;
-        }
-        bell.waits.store(false, Ordering::Release);
+        let Some(place) = places.get_mut(&node) else { return };
+        place.waits = false;
+        place.bells.iter().filter_map(Weak::upgrade).for_each(|bell| bell.waits.store(false, Ordering::Release));
     }
 
     fn places(&self) -> MutexGuard<'_, HashMap<NodeId, Place>> {
@@ -111,7 +110,7 @@ mod tests {
         desk.ring(node(1));
         let bell = desk.attach(node(1));
         bell.rung().await;
-        desk.taken(node(1), &bell);
+        desk.taken(node(1));
         assert!(!bell.waits());
         let other = desk.attach(node(2));
         let waiting = tokio::spawn(async move { other.rung().await });
@@ -130,8 +129,22 @@ mod tests {
         assert!(first.waits());
         let second = desk.attach(node(1));
         assert!(second.waits(), "the first one never asked");
-        desk.taken(node(1), &second);
+        desk.taken(node(1));
         assert!(!desk.attach(node(1)).waits());
+    }
+
+    #[test]
+    fn a_connection_that_comes_and_goes_does_not_make_the_others_deaf() {
+        let desk = TaskDesk::new();
+        let first = desk.attach(node(1));
+        drop(desk.attach(node(1)));
+        desk.ring(node(1));
+        assert!(first.waits());
+        let second = desk.attach(node(1));
+        desk.taken(node(1));
+        assert!(!first.waits() && !second.waits(), "the store is asked once");
+        desk.ring(node(1));
+        assert!(first.waits() && second.waits());
     }
 
     #[test]

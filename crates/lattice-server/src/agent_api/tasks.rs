@@ -23,14 +23,14 @@ impl AgentService {
             self.park(wait, bell).await;
         }
         match bell.waits() {
-            true => Box::pin(self.take(node, bell)).await,
+            true => Box::pin(self.take(node)).await,
             false => Vec::new(),
         }
     }
 
     /// A heartbeat is answered even if the store is not: the next one asks again.
-    async fn take(&self, node: NodeId, bell: &Bell) -> Vec<Envelope> {
-        self.parts.desk.taken(node, bell);
+    async fn take(&self, node: NodeId) -> Vec<Envelope> {
+        self.parts.desk.taken(node);
         match self.parts.events.tasks(node, self.now()).await {
             Ok(handed) => {
                 if handed.more {
