@@ -127,7 +127,7 @@ fn payload_schemas() -> BTreeMap<String, Value> {
 /// The shape of an event's payload by the event's name; none where there is no such event.
 fn shape_of(name: &str) -> Option<Shape> {
     Some(match name.split('.').collect::<Vec<_>>().as_slice() {
-        ["node", "conformance_drift"]
+        ["node", "conformance_drift" | "identity_shared"]
         | ["node", "alert", "raised"]
         | ["node", "bmc", "evidence"]
         | ["node", "component", "changed"]
