@@ -37,7 +37,7 @@ pub struct Tasks {
     trusted: RwLock<Trusted>,
     /// How to reach the server; none: there is no identity yet.
     way: Mutex<Option<Target>>,
-    /// Said once: that a task began, that one was refused.
+    /// Said once: that a task began, what became of one that is handed over again.
     passing: Mutex<VecDeque<TaskReport>>,
     to_do: Notify,
     to_report: Notify,
@@ -131,7 +131,7 @@ impl Tasks {
                 // One that is here already may be handed over again after its time; what became of it is being said.
                 Err((code, detail)) => match addressed(envelope).filter(|to| to.node == self.node) {
                     Some(to) if self.is_known(to.task) => {}
-                    Some(to) => self.refuse(to.task, code, detail),
+                    Some(to) => self.refuse(to.task, code, detail).await?,
                     None => {
                         warn!(node_id = %self.node, %code, detail, "task refused, and not reported: it is not ours")
                     }
@@ -146,8 +146,7 @@ impl Tasks {
         if !self.is_known(task)
             && let Some(lacking) = self.hands.lacks(&statement.input)
         {
-            self.refuse(task, TaskErrorCode::MissingCapability, lacking);
-            return Ok(());
+            return self.refuse(task, TaskErrorCode::MissingCapability, lacking).await;
         }
         match self.journal.accept(statement, self.ground.clock.now()).await? {
             Handed::Accepted => {
@@ -160,7 +159,7 @@ impl Tasks {
             Handed::Refused(code, detail) if self.is_known(task) => {
                 warn!(node_id = %self.node, task_id = %task, %code, detail, "task refused");
             }
-            Handed::Refused(code, detail) => self.refuse(task, code, detail),
+            Handed::Refused(code, detail) => self.refuse(task, code, detail).await?,
         }
         Ok(())
     }
@@ -212,14 +211,22 @@ impl Tasks {
         // That it began need not be said any more.
         self.passing().retain(|report| report.task != task);
         let report = Box::new(TaskReport { task, at: self.ground.clock.now(), progress });
-        self.journal.put(task, Stage::Done { report, kind }).await?;
+        self.journal.put(task, Stage::Done { report }).await?;
         self.to_report.notify_one();
         Ok(())
     }
 
-    fn refuse(&self, task: TaskId, code: TaskErrorCode, detail: String) {
+    /// For good: once the server has heard it, it may have the work done elsewhere.
+    async fn refuse(&self, task: TaskId, code: TaskErrorCode, detail: String) -> std::io::Result<()> {
         warn!(node_id = %self.node, task_id = %task, %code, detail, "task refused");
-        self.say(TaskReport { task, at: self.ground.clock.now(), progress: Progress::failed(code, detail) });
+        let now = self.ground.clock.now();
+        let report = TaskReport { task, at: now, progress: Progress::failed(code, detail) };
+        if self.journal.refuse(Box::new(report), now).await? {
+            self.to_report.notify_one();
+        } else {
+            warn!(node_id = %self.node, task_id = %task, "refusal not kept and not said: too many wait to be reported");
+        }
+        Ok(())
     }
 
     /// Says something that is not kept: the server asks again if it is lost.

@@ -1,11 +1,14 @@
 //! What became of each task, written before and after each step: received → begun → done → reported.
 //!
-//! A task that was begun is never begun again without looking at the host first. An entry is kept until its task is
-//! expired, so that nothing is done twice, whoever sends it again.
+//! A task that was begun is never begun again without looking at the host first. One that was refused stays refused: the
+//! server was told so, and may have had the work done elsewhere. An entry is kept until its task is expired by the clock
+//! of this host and by what the server's own said since, so that nothing is done twice, whoever sends it again and
+//! wherever the clock of this host jumps.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use lattice_core::agent::task::{Statement, TaskErrorCode, TaskKind, TaskReport};
+use lattice_core::agent::task::{Statement, TaskErrorCode, TaskReport};
 use lattice_core::ids::TaskId;
 use lattice_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -17,14 +20,18 @@ use crate::storage::{Item, Storage};
 const OPEN: usize = 64;
 /// Entries kept at once, those that are over included; the oldest that is over goes first.
 const KEPT: usize = 1_024;
+/// How long a refusal is kept at least: what was refused need not say truly when it expires. Longer than any task lives.
+const REFUSED: Duration = Duration::from_hours(24);
 
 /// One task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Which.
     pub task: TaskId,
-    /// Its nonce.
-    pub nonce: String,
+    /// Its nonce; none: it was refused.
+    pub nonce: Option<String>,
+    /// When it was issued, by the server's clock; none: it was refused.
+    pub issued_at: Option<Timestamp>,
     /// From when on nobody accepts it again.
     pub expires_at: Timestamp,
     /// How far it is.
@@ -51,8 +58,6 @@ pub enum Stage {
     Done {
         /// What is to be said.
         report: Box<TaskReport>,
-        /// Of which kind it was.
-        kind: TaskKind,
     },
     /// The server knows.
     Reported {
@@ -115,7 +120,7 @@ impl Journal {
             if let Some(known) = entries.iter().find(|entry| entry.task == statement.task) {
                 return Ok(known.handed_again(statement));
             }
-            if entries.iter().any(|entry| entry.nonce == statement.nonce) {
+            if entries.iter().any(|entry| entry.nonce.as_ref() == Some(&statement.nonce)) {
                 let why = "its nonce was used for another task".to_owned();
                 return Ok(Handed::Refused(TaskErrorCode::Replayed, why));
             }
@@ -124,9 +129,14 @@ impl Journal {
                 return Ok(Handed::Refused(TaskErrorCode::Busy, why));
             }
             prune(&mut entries, now);
+            if entries.len() >= KEPT {
+                let why = format!("{KEPT} tasks of this host are not reported yet");
+                return Ok(Handed::Refused(TaskErrorCode::Busy, why));
+            }
             entries.push(Entry {
                 task: statement.task,
-                nonce: statement.nonce.clone(),
+                nonce: Some(statement.nonce.clone()),
+                issued_at: Some(statement.issued_at),
                 expires_at: statement.expires_at,
                 stage: Stage::Received { statement: Box::new(statement.clone()) },
             });
@@ -136,6 +146,30 @@ impl Journal {
             return Err(error);
         }
         Ok(Handed::Accepted)
+    }
+
+    /// Writes down that a task which is not known is refused, with what is said of it; durable on return.
+    ///
+    /// False: there is no room left for what nobody has been told yet. It must not be said then.
+    ///
+    /// # Errors
+    /// It cannot be written: it must not be said then.
+    pub async fn refuse(&self, report: Box<TaskReport>, now: Timestamp) -> std::io::Result<bool> {
+        let task = report.task;
+        {
+            let mut entries = self.entries();
+            prune(&mut entries, now);
+            if entries.len() >= KEPT {
+                return Ok(false);
+            }
+            let stage = Stage::Done { report };
+            entries.push(Entry { task, nonce: None, issued_at: None, expires_at: now + REFUSED, stage });
+        }
+        if let Err(error) = self.save().await {
+            self.entries().retain(|entry| entry.task != task);
+            return Err(error);
+        }
+        Ok(true)
     }
 
     /// Entries as they are.
@@ -157,10 +191,10 @@ impl Journal {
     }
 
     /// What is to be reported, the oldest first.
-    pub fn unreported(&self) -> Vec<(TaskReport, TaskKind)> {
+    pub fn unreported(&self) -> Vec<TaskReport> {
         let entries = self.entries();
         let report = |entry: &Entry| match &entry.stage {
-            Stage::Done { report, kind } => Some(((**report).clone(), *kind)),
+            Stage::Done { report } => Some((**report).clone()),
             Stage::Received { .. } | Stage::Begun { .. } | Stage::Reported { .. } => None,
         };
         entries.iter().filter_map(report).collect()
@@ -198,12 +232,12 @@ impl Entry {
     }
 
     fn handed_again(&self, statement: &Statement) -> Handed {
-        if self.nonce != statement.nonce {
+        if self.nonce.as_ref().is_some_and(|nonce| *nonce != statement.nonce) {
             return Handed::Refused(TaskErrorCode::Replayed, "its id was used with another nonce".to_owned());
         }
         match &self.stage {
             Stage::Received { .. } | Stage::Begun { .. } => Handed::Known,
-            Stage::Done { report, .. } | Stage::Reported { report } => Handed::Over(report.clone()),
+            Stage::Done { report } | Stage::Reported { report } => Handed::Over(report.clone()),
         }
     }
 }
@@ -211,7 +245,10 @@ impl Entry {
 /// Forgets what nobody can hand over again, and the oldest of what is over when there is too much of it.
 fn prune(entries: &mut Vec<Entry>, now: Timestamp) {
     let is_over = |entry: &Entry| matches!(entry.stage, Stage::Reported { .. });
-    entries.retain(|entry| !is_over(entry) || now < entry.expires_at);
+    // What the server's clock said last: it moves on though that of this host may jump.
+    let issued = entries.iter().filter_map(|entry| entry.issued_at).max();
+    let is_past = |entry: &Entry| issued.is_some_and(|issued| issued.min(now) >= entry.expires_at);
+    entries.retain(|entry| !is_over(entry) || !is_past(entry));
     while entries.len() >= KEPT {
         let Some(oldest) = entries.iter().position(is_over) else { return };
         entries.remove(oldest);
@@ -260,7 +297,7 @@ mod tests {
         let journal = Journal::load(&storage).await.unwrap();
         assert_eq!(journal.next(), None, "it was begun");
         assert_eq!(journal.accept(&one, NOW).await.unwrap(), Handed::Known);
-        let done = Stage::Done { report: report(1), kind: TaskKind::HeartbeatCheck };
+        let done = Stage::Done { report: report(1) };
         journal.put(one.task, done).await.unwrap();
         assert_eq!(journal.unreported().len(), 1);
         journal.put(one.task, Stage::Reported { report: report(1) }).await.unwrap();
@@ -282,15 +319,55 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_over_is_forgotten_only_when_it_is_expired() {
+    async fn what_is_over_is_forgotten_only_when_it_is_expired_by_both_clocks() {
+        let at = |secs: u64| NOW + Duration::from_secs(secs);
+        let issued_at =
+            |number: u8, secs: u64| Statement { issued_at: at(secs), expires_at: at(secs + 60), ..statement(number) };
         let journal = Journal::load(&Storage::memory()).await.unwrap();
+        let left = || journal.entries_now().iter().map(|entry| entry.task).collect::<Vec<_>>();
         journal.accept(&statement(1), NOW).await.unwrap();
         journal.put(statement(1).task, Stage::Reported { report: report(1) }).await.unwrap();
-        journal.accept(&statement(2), NOW + Duration::from_secs(59)).await.unwrap();
-        assert_eq!(journal.entries_now().len(), 2);
-        journal.accept(&statement(3), NOW + Duration::from_secs(60)).await.unwrap();
-        let left: Vec<_> = journal.entries_now().iter().map(|entry| entry.task).collect();
-        assert_eq!(left, [statement(2).task, statement(3).task]);
+        // The host's clock jumps ahead; the server's has not come so far.
+        journal.accept(&issued_at(2, 30), at(3_600)).await.unwrap();
+        assert_eq!(left().len(), 2);
+        assert_eq!(journal.accept(&statement(1), NOW).await.unwrap(), Handed::Over(report(1)));
+        // The server's is past it; the host's is not.
+        journal.accept(&issued_at(3, 90), at(59)).await.unwrap();
+        assert_eq!(left().len(), 3);
+        journal.accept(&issued_at(4, 90), at(60)).await.unwrap();
+        assert_eq!(left(), [2, 3, 4].map(|number| statement(number).task));
+    }
+
+    #[tokio::test]
+    async fn what_was_refused_stays_refused() {
+        let storage = Storage::memory();
+        let journal = Journal::load(&storage).await.unwrap();
+        assert!(journal.refuse(report(1), NOW + Duration::from_secs(3_600)).await.unwrap());
+        let journal = Journal::load(&storage).await.unwrap();
+        assert_eq!(journal.unreported(), [*report(1)]);
+        assert_eq!(journal.accept(&statement(1), NOW).await.unwrap(), Handed::Over(report(1)));
+        assert_eq!(journal.next(), None);
+    }
+
+    #[tokio::test]
+    async fn refusals_that_nobody_was_told_of_do_not_fill_the_memory() {
+        let journal = Journal::load(&Storage::memory()).await.unwrap();
+        let refused = |number: u16| {
+            let mut random = [0; 10];
+            random[..2].copy_from_slice(&number.to_be_bytes());
+            Box::new(TaskReport { task: TaskId::new(uuid_v7(NOW, random)), ..*report(0) })
+        };
+        journal.entries().extend((0..KEPT as u16).map(|number| Entry {
+            task: refused(number).task,
+            nonce: None,
+            issued_at: None,
+            expires_at: NOW + REFUSED,
+            stage: Stage::Done { report: refused(number) },
+        }));
+        assert!(!journal.refuse(refused(KEPT as u16), NOW).await.unwrap());
+        journal.put(refused(0).task, Stage::Reported { report: refused(0) }).await.unwrap();
+        assert!(journal.refuse(refused(KEPT as u16), NOW).await.unwrap(), "the oldest that is told makes room");
+        assert_eq!(journal.entries_now().len(), KEPT);
     }
 
     #[tokio::test]

@@ -61,12 +61,12 @@ impl Tasks {
         }
     }
 
-    /// Urgent words first: that a task began, that one was refused. Then what the journal holds.
+    /// Urgent words first: that a task began. Then what the journal holds.
     fn next_report(&self) -> Option<Job> {
         let passing = self.passing().front().cloned();
         let passing = passing.map(|report| Job { report, is_kept: false });
         passing.or_else(|| {
-            let (report, _) = self.journal.unreported().into_iter().next()?;
+            let report = self.journal.unreported().into_iter().next()?;
             Some(Job { report, is_kept: true })
         })
     }
@@ -84,9 +84,7 @@ impl Tasks {
 
     async fn replace(&self, report: TaskReport) {
         let task = report.task;
-        let kind = self.journal.unreported().into_iter().find(|(one, _)| one.task == task).map(|(_, kind)| kind);
-        let Some(kind) = kind else { return };
-        if let Err(error) = self.journal.put(task, Stage::Done { report: Box::new(report), kind }).await {
+        if let Err(error) = self.journal.put(task, Stage::Done { report: Box::new(report) }).await {
             warn!(task_id = %task, %error, "journal not written");
         }
     }
