@@ -42,6 +42,9 @@ pub enum Verb {
     Delete,
 }
 
+/// Schemas by their names.
+type Schemas = Vec<(String, RefOr<Schema>)>;
+
 /// A method on a path, and what is said of it.
 pub type Described = (Verb, &'static str, Operation);
 
@@ -82,7 +85,8 @@ pub struct Route {
     path: &'static str,
     access: Access,
     operation: Operation,
-    schemas: Vec<(String, RefOr<Schema>)>,
+    /// Write the schemas that the row names. Only the document needs them: a server starts without.
+    schemas: Vec<fn(&mut Schemas)>,
 }
 
 impl Route {
@@ -154,9 +158,8 @@ impl Route {
     #[must_use]
     pub fn answers_page<A: ToSchema>(mut self, description: &str) -> Self {
         self.schema::<A>();
-        let name = format!("PageOf{}", A::name());
-        self.schemas.push((name.clone(), Page::<A>::schema()));
-        self.answers_as(RefOr::Ref(Ref::from_schema_name(name)), 200, description)
+        self.schemas.push(|schemas| schemas.push((page_of::<A>(), Page::<A>::schema())));
+        self.answers_as(RefOr::Ref(Ref::from_schema_name(page_of::<A>())), 200, description)
     }
 
     fn answers_as(mut self, schema: RefOr<Schema>, status: u16, description: &str) -> Self {
@@ -218,10 +221,11 @@ impl Route {
     }
 
     fn schema<T: ToSchema>(&mut self) -> RefOr<Schema> {
-        let name = T::name();
-        self.schemas.push((name.to_string(), T::schema()));
-        T::schemas(&mut self.schemas);
-        RefOr::Ref(Ref::from_schema_name(name))
+        self.schemas.push(|schemas| {
+            schemas.push((T::name().to_string(), T::schema()));
+            T::schemas(schemas);
+        });
+        RefOr::Ref(Ref::from_schema_name(T::name()))
     }
 }
 
@@ -231,7 +235,7 @@ pub struct Surface {
     router: Router<App>,
     access: HashMap<(Method, &'static str), Access>,
     operations: Vec<Described>,
-    schemas: BTreeMap<String, RefOr<Schema>>,
+    schemas: Vec<fn(&mut Schemas)>,
 }
 
 impl Surface {
@@ -261,7 +265,9 @@ impl Surface {
 
     /// The operations by method and path, and the schemas that they name.
     pub fn into_document_parts(self) -> (Vec<Described>, BTreeMap<String, RefOr<Schema>>) {
-        (self.operations, self.schemas)
+        let mut schemas = Schemas::new();
+        self.schemas.iter().for_each(|write| write(&mut schemas));
+        (self.operations, schemas.into_iter().collect())
     }
 }
 
@@ -273,6 +279,10 @@ fn operation_id(verb: Verb, path: &str) -> String {
         id.push_str(&part.trim_matches(['{', '}']).replace(['-', '.'], "_"));
     }
     id
+}
+
+fn page_of<A: ToSchema>() -> String {
+    format!("PageOf{}", A::name())
 }
 
 fn tag(path: &str) -> String {
