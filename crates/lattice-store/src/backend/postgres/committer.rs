@@ -11,7 +11,7 @@ use tokio_postgres::error::SqlState;
 
 use super::listener::{CHANNEL, advance};
 use super::{ATTEMPTS, Work, connection, is_lost};
-use crate::apply::{judge, write};
+use crate::apply::{Chain, judge, write};
 use crate::backend::postgres::batch::{self, Batch};
 use crate::backend::postgres::preload::Preloaded;
 use crate::commit::{Needs, Prepared};
@@ -19,6 +19,9 @@ use crate::error::StoreError;
 
 /// Commits of one transaction, unless a single call brings more.
 const GROUP_MAX: usize = 1_024;
+/// Commits that are judged while the rows of those before them are being written.
+const AT_ONCE: usize = 1_000;
+
 /// Works until the store is dropped.
 pub(super) async fn run(pool: Pool, mut queue: mpsc::Receiver<Work>, last: Arc<watch::Sender<EventSeq>>) {
     while let Some(first) = queue.recv().await {
@@ -130,30 +133,44 @@ async fn transaction(client: &Object, all: &[&Prepared]) -> Result<(Vec<Outcome>
     let mut preloaded = Preloaded::read(client, needs).await?;
     let mut chain = preloaded.chain.clone();
     let mut outcomes = Vec::with_capacity(all.len());
-    for prepared in all {
-        let outcome = match judge(&mut preloaded, prepared).map_err(Failure::Final)? {
-            Err(outcome) => outcome,
-            Ok(accepted) => {
-                let seq = write(&mut preloaded, &mut chain, prepared, &accepted).map_err(Failure::Final)?;
-                preloaded.committed(prepared.commit.op, seq);
-                Outcome::Applied { seq }
-            }
-        };
-        outcomes.push(outcome);
+    let (mut ready, mut changes) = (Batch::default(), false);
+    for some in all.chunks(AT_ONCE) {
+        // The server works on the rows of the last ones meanwhile.
+        let judged = async { apply(&mut preloaded, &mut chain, some, &mut outcomes) };
+        let (written, judged) = tokio::join!(ready.write(client), judged);
+        written?;
+        judged?;
+        ready = std::mem::take(&mut preloaded.batch);
+        changes |= !ready.is_empty();
     }
-    let batch = std::mem::take(&mut preloaded.batch);
-    if batch.is_empty() {
-        client.batch_execute("ROLLBACK").await.map_err(|error| Failure::of(&error))?;
+    if changes {
+        ready.write(client).await?;
+        batch::write_head(client, &chain, CHANNEL).await?;
+        client.batch_execute("COMMIT").await.map_err(|error| Failure::of_commit(&error))?;
     } else {
-        save(client, batch, &chain).await?;
+        client.batch_execute("ROLLBACK").await?;
     }
     Ok((outcomes, EventSeq(chain.event_seq)))
 }
 
-async fn save(client: &Object, batch: Batch, chain: &crate::apply::Chain) -> Result<(), Failure> {
-    batch.write(client).await.map_err(|error| Failure::of(&error))?;
-    batch::write_head(client, chain, CHANNEL).await.map_err(|error| Failure::of(&error))?;
-    client.batch_execute("COMMIT").await.map_err(|error| Failure::of_commit(&error))
+/// Judges commits one after the other, and collects the rows of those that may be written.
+fn apply(
+    preloaded: &mut Preloaded,
+    chain: &mut Chain,
+    some: &[&Prepared],
+    outcomes: &mut Vec<Outcome>,
+) -> Result<(), StoreError> {
+    for prepared in some {
+        outcomes.push(match judge(preloaded, prepared)? {
+            Err(outcome) => outcome,
+            Ok(accepted) => {
+                let seq = write(preloaded, chain, prepared, &accepted)?;
+                preloaded.committed(prepared.commit.op, seq);
+                Outcome::Applied { seq }
+            }
+        });
+    }
+    Ok(())
 }
 
 impl From<Error> for Failure {
