@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use lattice_agent::{Backoff, Pace};
 use lattice_api::agent::HeartbeatConfig;
 use lattice_core::ids::NodeId;
 use lattice_core::node::HostFacts;
@@ -22,10 +23,6 @@ use crate::plane::hosts::facts;
 
 /// Handshakes at a time when the fleet comes for the first time.
 const CONNECTING: usize = 64;
-/// The agent's waits after a failure: anything up to this, doubled each time.
-const BACKOFF: Duration = Duration::from_millis(500);
-/// And at most this.
-const BACKOFF_CAP: Duration = Duration::from_secs(10);
 /// Answer to a heartbeat in a session that the server does not know.
 const CONFLICT: u16 = 409;
 
@@ -161,12 +158,12 @@ impl Agent {
     }
 
     async fn come_back(&self) -> Session {
-        let mut ceiling = BACKOFF;
+        let pace = Pace::default();
+        let mut backoff = Backoff::new(pace.backoff_base);
         loop {
-            tokio::time::sleep(ceiling.mul_f64(rand::random())).await;
-            match self.come().await {
-                Ok(session) => return session,
-                Err(_) => ceiling = (ceiling * 2).min(BACKOFF_CAP),
+            tokio::time::sleep(backoff.failed(pace.backoff_cap, rand::random())).await;
+            if let Ok(session) = self.come().await {
+                return session;
             }
         }
     }

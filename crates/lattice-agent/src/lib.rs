@@ -18,6 +18,7 @@ mod tasks;
 mod workloads;
 
 pub use agent::{Chance, Ground, run, run_on};
+pub use backoff::Backoff;
 pub use claim::{BootPlace, claim, in_place, keep};
 pub use config::{AgentConfig, Pace, VERSION, read_bootstrap};
 pub use error::AgentError;
