@@ -28,6 +28,10 @@ use clap::Parser;
 
 use crate::suite::{Load, NAMES};
 
+/// As in the `lattice` binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Parser)]
 #[command(about = "measures Lattice; without a name all of it", override_usage = "./bench [NAME] [OPTIONS]")]
 struct Arguments {
