@@ -1,24 +1,31 @@
 //! Reboots nodes that fell silent, where their site says so, and never more at once than its governor allows.
+//!
+//! One server does it at a time, under a lease that fences a former holder's commits: two that count the same nodes would
+//! take more of them together than one may.
 //! spec: S1 "Down → Booting"
 
 use std::sync::Arc;
 
-use lattice_core::change::Outcome;
+use lattice_core::change::{Guard, Outcome};
 use lattice_core::command::Request;
 use lattice_core::command::node::{Known, reboot};
 use lattice_core::command::remedy::{REMEDIATOR, Remedy, Standing, remedy};
-use lattice_core::ids::{CorrelationId, IdSource, JobId, NodeId};
+use lattice_core::ids::{CorrelationId, IdSource, JobId, LeaseEpoch, NodeId};
 use lattice_core::node::machine::Health;
 use lattice_core::node::{Availability, Node};
 use lattice_core::site::{Governor, Site};
 use lattice_core::time::Timestamp;
-use lattice_store::{NodeFilter, NodeSort, PAGE_MAX, PageRequest, Store, StoreError};
+use lattice_store::{Held, NodeFilter, NodeSort, PAGE_MAX, PageRequest, Store, StoreError};
 use tracing::info;
+
+/// Name of the lease.
+const LEASE: &str = "remediation";
 
 /// Reboots nodes by itself.
 pub struct Remediator {
     store: Store,
     ids: Arc<dyn IdSource>,
+    lease: Held,
 }
 
 /// What one tick did.
@@ -31,18 +38,24 @@ pub struct Remediated {
 }
 
 impl Remediator {
-    /// Over the store.
-    pub fn new(store: Store, ids: Arc<dyn IdSource>) -> Self {
-        Self { store, ids }
+    /// Over the store, in the server of that name.
+    pub fn new(store: Store, ids: Arc<dyn IdSource>, server: String) -> Self {
+        Self { store, ids, lease: Held::new(LEASE, server) }
     }
 
-    /// Begins what is due at `now`.
+    /// Begins what is due at `now`; nothing while another server does.
     ///
     /// # Errors
     /// The store fails: the next tick finds the same.
-    pub async fn tick(&self, now: Timestamp) -> Result<Remediated, StoreError> {
+    pub async fn tick(&mut self, now: Timestamp) -> Result<Remediated, StoreError> {
         let mut done = Remediated::default();
-        for site in self.store.sites().await?.iter().filter(|site| site.automation.auto_remediate) {
+        let mut sites = self.store.sites().await?;
+        sites.retain(|site| site.automation.auto_remediate);
+        if sites.is_empty() {
+            return Ok(done);
+        }
+        let Some(lease) = self.lease.epoch(&self.store, now).await? else { return Ok(done) };
+        for site in &sites {
             let filter =
                 NodeFilter { site: Some(site.id), availabilities: vec![Availability::Down], ..NodeFilter::default() };
             let page = self.store.nodes(&filter, NodeSort::Hostname, &PageRequest::first(PAGE_MAX)).await?;
@@ -53,7 +66,7 @@ impl Remediator {
             let (in_service, taken) = self.store.taken_at(site.id).await?;
             let mut governor = Governor::new(&site.automation, in_service, taken);
             for node in self.store.nodes_by_id(&ids).await? {
-                match self.one(&node, site, governor, now).await? {
+                match self.one(&node, &Turn { site, governor, lease, now }).await? {
                     One::Begun(job) => {
                         governor.take();
                         done.begun.push(job);
@@ -66,7 +79,8 @@ impl Remediator {
         Ok(done)
     }
 
-    async fn one(&self, node: &Node, site: &Site, governor: Governor, now: Timestamp) -> Result<One, StoreError> {
+    async fn one(&self, node: &Node, turn: &Turn<'_>) -> Result<One, StoreError> {
+        let Turn { site, governor, lease, now } = *turn;
         let job = self.store.live_job(node.id).await?;
         let report = self.store.bmc_report(node.id).await?;
         let has_bmc = self.store.bmc(node.id).await?.is_some();
@@ -89,7 +103,8 @@ impl Remediator {
         let correlation = CorrelationId::generate(&*self.ids, now);
         let mut request = Request::of_system(REMEDIATOR, &*self.ids, now, correlation);
         request.reason = "it fell silent, and its site has such nodes rebooted".to_owned();
-        let Ok(planned) = reboot(&known, &request) else { return Ok(One::Nothing) };
+        let Ok(mut planned) = reboot(&known, &request) else { return Ok(One::Nothing) };
+        planned.commit.guards.push(Guard::Lease { name: LEASE.to_owned(), epoch: lease });
         match self.store.commit_one(planned.commit).await? {
             Outcome::Applied { .. } | Outcome::Duplicate { .. } => {
                 info!(node_id = %node.id, "reboot begun by itself");
@@ -98,6 +113,14 @@ impl Remediator {
             Outcome::Conflict { .. } | Outcome::Missing { .. } | Outcome::Fenced => Ok(One::Waits),
         }
     }
+}
+
+/// What a node is judged by besides its own rows.
+struct Turn<'a> {
+    site: &'a Site,
+    governor: Governor,
+    lease: LeaseEpoch,
+    now: Timestamp,
 }
 
 enum One {

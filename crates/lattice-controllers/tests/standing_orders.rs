@@ -5,7 +5,7 @@ mod world;
 
 use std::time::Duration;
 
-use lattice_controllers::{Conformance, Remediator, begin_wipes};
+use lattice_controllers::{Conformance, Remediated, Remediator, begin_wipes};
 use lattice_core::actor::Actor;
 use lattice_core::allocation::AllocationStatus;
 use lattice_core::change::{Change, NodeAction, NodeChange};
@@ -135,6 +135,10 @@ async fn approving_a_fingerprint_judges_the_site_and_a_changed_one_judges_its_no
     assert!(last > EventSeq(0));
 }
 
+fn remediator(world: &World, server: &str) -> Remediator {
+    Remediator::new(world.store.clone(), world.ids.clone(), server.to_owned())
+}
+
 /// The site has silent nodes rebooted, a quarter of it at once.
 async fn reboots_a_quarter(world: &World) {
     let lxd: LxdSite = serde_json::from_value(serde_json::json!({
@@ -160,7 +164,7 @@ async fn a_wipe_that_lattice_began_takes_the_place_of_a_reboot() {
     assert_eq!(world.store.taken_at(world.site.id).await.unwrap(), (8, 1), "it is being wiped");
     world.tick(at(31)).await;
     world.tick(at(130)).await;
-    let remediator = Remediator::new(world.store.clone(), world.ids.clone());
+    let mut remediator = remediator(&world, "lattice-1");
     let done = remediator.tick(at(260)).await.unwrap();
     assert_eq!(done.begun.len(), 1, "two at once, and one of them is the wipe");
     assert_eq!(world.store.taken_at(world.site.id).await.unwrap(), (8, 2));
@@ -176,7 +180,7 @@ async fn silent_nodes_are_rebooted_by_themselves_and_never_more_than_the_governo
     for id in &nodes {
         assert_eq!(world.node(*id).await.state.availability, Availability::Down);
     }
-    let remediator = Remediator::new(world.store.clone(), world.ids.clone());
+    let mut remediator = remediator(&world, "lattice-1");
     let early = remediator.tick(at(131)).await.unwrap();
     assert_eq!((early.begun.len(), early.waiting), (0, 8), "they may come back by themselves");
     let done = remediator.tick(at(260)).await.unwrap();
@@ -190,4 +194,49 @@ async fn silent_nodes_are_rebooted_by_themselves_and_never_more_than_the_governo
     let later = world.store.taken_at(world.site.id).await.unwrap();
     assert_eq!(later, (8, 2));
     assert_eq!(Duration::from_millis(site(&world).await.automation.remediate_after_ms), Duration::from_secs(120));
+}
+
+/// Eight nodes that are down for their silence, at a site that has two of them rebooted at once.
+async fn eight_silent() -> World {
+    let world = World::new().await;
+    world.add_nodes(8).await;
+    reboots_a_quarter(&world).await;
+    world.tick(at(31)).await;
+    world.tick(at(130)).await;
+    world
+}
+
+#[tokio::test]
+async fn of_two_servers_one_reboots_and_the_other_takes_over_when_its_lease_has_run_out() {
+    let world = eight_silent().await;
+    let (mut first, mut second) = (remediator(&world, "lattice-1"), remediator(&world, "lattice-2"));
+    assert_eq!(first.tick(at(240)).await.unwrap().waiting, 8, "it has the lease, and nothing is due yet");
+    let (one, other) = tokio::join!(first.tick(at(260)), second.tick(at(260)));
+    assert_eq!(one.unwrap().begun.len(), 2);
+    assert_eq!(other.unwrap(), Remediated::default(), "it does not even look");
+    assert_eq!(second.tick(at(289)).await.unwrap(), Remediated::default(), "the lease was renewed at 260");
+    assert_eq!(second.tick(at(294)).await.unwrap().waiting, 8, "the other one is gone");
+    assert_eq!(first.tick(at(295)).await.unwrap(), Remediated::default(), "it comes back too late");
+    assert_eq!(world.store.taken_at(world.site.id).await.unwrap(), (8, 2));
+}
+
+#[tokio::test]
+async fn a_server_that_lost_the_lease_while_it_decided_reboots_nothing() {
+    let world = eight_silent().await;
+    let mut first = remediator(&world, "lattice-1");
+    assert_eq!(first.tick(at(255)).await.unwrap().begun.len(), 2);
+    change_site(&world, |site| site.automation.max_unavailable_percent = 50).await;
+    let later = at(286);
+    let taken = world.store.acquire("remediation", "lattice-2", later, Duration::from_secs(30)).await.unwrap();
+    assert!(taken.is_some(), "the first one's lease has run out by that clock");
+    let fenced = first.tick(at(260)).await.unwrap();
+    assert_eq!((fenced.begun.len(), fenced.waiting), (0, 8), "it believes that it has it");
+    assert_eq!(world.store.taken_at(world.site.id).await.unwrap(), (8, 2), "there is room for two more");
+}
+
+#[tokio::test]
+async fn a_server_that_starts_again_under_its_name_waits_for_nothing() {
+    let world = eight_silent().await;
+    assert_eq!(remediator(&world, "lattice-1").tick(at(240)).await.unwrap().waiting, 8);
+    assert_eq!(remediator(&world, "lattice-1").tick(at(260)).await.unwrap().begun.len(), 2);
 }

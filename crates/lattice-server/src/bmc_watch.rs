@@ -9,9 +9,14 @@ use tracing::warn;
 
 use crate::http::Parts;
 
-/// Ticks until stopped; checks that it creates are woken.
-pub fn run(parts: &Parts, fleet: Arc<Fleet>, pause: Duration) -> impl Future<Output = ()> + Send + 'static {
-    let mut watch = BmcWatch::new(parts.store.clone(), fleet, parts.bmcs.clone(), parts.ids.clone());
+/// Ticks until stopped, in the server of that name; checks that it creates are woken.
+pub fn run(
+    parts: &Parts,
+    fleet: Arc<Fleet>,
+    server: String,
+    pause: Duration,
+) -> impl Future<Output = ()> + Send + 'static {
+    let mut watch = BmcWatch::new(parts.store.clone(), fleet, parts.bmcs.clone(), parts.ids.clone(), server);
     let (clock, metrics) = (Arc::clone(&parts.clock), Arc::clone(&parts.metrics));
     let (wake, stop) = (Arc::clone(&parts.wake), parts.stop.clone());
     async move {

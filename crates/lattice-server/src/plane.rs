@@ -205,9 +205,9 @@ impl Plane {
             stop: stop.clone(),
         };
         tasks.spawn(secrets::watch(&parts, settings.name.clone()));
-        tasks.spawn(webhooks::deliver(Courier::of(&parts, settings.name), stop.clone()));
-        tasks.spawn(bmc_watch::run(&parts, watched, pauses.bmcs));
-        tasks.spawn(standing::remedy(&parts));
+        tasks.spawn(webhooks::deliver(Courier::of(&parts, settings.name.clone()), stop.clone()));
+        tasks.spawn(bmc_watch::run(&parts, watched, settings.name.clone(), pauses.bmcs));
+        tasks.spawn(standing::remedy(&parts, settings.name));
         tasks.spawn(wipe_watch::run(&parts));
         tasks.spawn(component_loop::run(&parts, components));
         Ok(Self { agents: Arc::new(service), router: http::router(parts), stop, driver, tasks })

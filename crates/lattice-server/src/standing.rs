@@ -11,9 +11,9 @@ use crate::http::Parts;
 /// Pause between two looks at nodes that may be rebooted.
 const REMEDY_SCAN: Duration = Duration::from_secs(5);
 
-/// Reboots what is due, until stopped.
-pub fn remedy(parts: &Parts) -> impl Future<Output = ()> + Send + 'static {
-    let remediator = Remediator::new(parts.store.clone(), parts.ids.clone());
+/// Reboots what is due, until stopped, in the server of that name.
+pub fn remedy(parts: &Parts, server: String) -> impl Future<Output = ()> + Send + 'static {
+    let mut remediator = Remediator::new(parts.store.clone(), parts.ids.clone(), server);
     let (clock, wake, stop) = (Arc::clone(&parts.clock), Arc::clone(&parts.wake), parts.stop.clone());
     async move {
         let mut timer = tokio::time::interval(REMEDY_SCAN);

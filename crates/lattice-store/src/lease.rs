@@ -12,6 +12,13 @@ use crate::error::StoreError;
 use crate::sql::{Query, Reader, Value};
 use crate::store::Store;
 
+/// Life of a lease of a loop: after a crash another server takes over within it, and the store may be away for half of it
+/// before anything is lost. A server that starts again under its name waits for nothing.
+const LIFE: Duration = Duration::from_secs(30);
+
+/// Pause between two tries at a lease that another server holds: loops may look many times a second.
+const ASKED_EACH: Duration = Duration::from_secs(5);
+
 /// A lease that is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
@@ -23,6 +30,60 @@ pub struct Lease {
     pub epoch: LeaseEpoch,
     /// Until when, unless it is renewed; after that anybody may take it.
     pub until: Timestamp,
+}
+
+/// A lease of a loop, as far as this server remembers it: what only one server does at a time.
+#[derive(Debug)]
+pub struct Held {
+    name: &'static str,
+    holder: String,
+    held: Option<(LeaseEpoch, Timestamp)>,
+    /// When it was asked for last, and not had.
+    refused_at: Option<Timestamp>,
+}
+
+impl Held {
+    /// Not held yet; `holder` is this server's name, the same after a restart.
+    pub const fn new(name: &'static str, holder: String) -> Self {
+        Self { name, holder, held: None, refused_at: None }
+    }
+
+    /// Under which epoch this server has the lease at `now`, taken or renewed where that is due; none: another one has it.
+    ///
+    /// The lease may be lost before what follows is committed: a commit that must not happen then carries
+    /// [`lattice_core::change::Guard::Lease`] with this epoch.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn epoch(&mut self, store: &Store, now: Timestamp) -> Result<Option<LeaseEpoch>, StoreError> {
+        if let Some((epoch, until)) = self.held {
+            if until.since(now) > LIFE / 2 {
+                return Ok(Some(epoch));
+            }
+            if store.renew(self.name, epoch, now, LIFE).await? {
+                self.held = Some((epoch, now + LIFE));
+                return Ok(Some(epoch));
+            }
+        }
+        if self.refused_at.is_some_and(|refused| now.since(refused) < ASKED_EACH) {
+            return Ok(None);
+        }
+        let epoch = store.acquire(self.name, &self.holder, now, LIFE).await?;
+        self.held = epoch.map(|epoch| (epoch, now + LIFE));
+        self.refused_at = epoch.is_none().then_some(now);
+        Ok(epoch)
+    }
+
+    /// Gives it back, so that another server need not wait for its end.
+    ///
+    /// # Errors
+    /// The database fails: it runs out by itself.
+    pub async fn release(&mut self, store: &Store) -> Result<(), StoreError> {
+        match self.held.take() {
+            Some((epoch, _)) => store.release(self.name, epoch).await,
+            None => Ok(()),
+        }
+    }
 }
 
 fn read_epoch(r: &mut Reader<'_>) -> Result<LeaseEpoch, StoreError> {

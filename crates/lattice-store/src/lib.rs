@@ -43,7 +43,7 @@ pub use error::{Invalid, StoreError};
 pub use feed::{Event, EventFilter, Follower};
 pub use history::HistoryEntry;
 pub use job::{JobFilter, JobSummary};
-pub use lease::Lease;
+pub use lease::{Held, Lease};
 pub use node::{NodeCount, NodeFilter, NodeSort, NodeSummary};
 pub use page::{Cursor, PAGE_MAX, Page, PageRequest};
 pub use stage::{BatchRecord, StageRecord, StageTimes};

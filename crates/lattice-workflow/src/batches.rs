@@ -18,11 +18,10 @@ use lattice_core::command::job::{self as commands, Asked};
 use lattice_core::ids::{JobId, LeaseEpoch, OpId, SiteId};
 use lattice_core::job::{Decisions, Job, OperatorAction};
 use lattice_core::time::Timestamp;
-use lattice_store::PAGE_MAX;
+use lattice_store::{Held, PAGE_MAX};
 use tracing::{info, warn};
 
 use crate::driver::embedded::Waker;
-use crate::lease::Held;
 use crate::runner::TurnError;
 use crate::tools::Tools;
 
@@ -47,8 +46,9 @@ pub struct Batches {
 
 impl Batches {
     /// With these tools; nothing is remembered from one look to the next but the lease.
-    pub const fn new(tools: Arc<Tools>) -> Self {
-        Self { tools, lease: Held::new(LEASE) }
+    pub fn new(tools: Arc<Tools>) -> Self {
+        let lease = Held::new(LEASE, tools.holder.clone());
+        Self { tools, lease }
     }
 
     /// Looks whenever something happened, and wakes the jobs that it moved.
@@ -83,7 +83,7 @@ impl Batches {
         if live.is_empty() {
             return Ok(moved);
         }
-        let Some(lease) = self.lease.epoch(&self.tools).await? else { return Ok(moved) };
+        let Some(lease) = self.lease.epoch(&self.tools.store, self.tools.clock.now()).await? else { return Ok(moved) };
         let mut sites: BTreeMap<SiteId, Vec<Batch>> = BTreeMap::new();
         for batch in live {
             sites.entry(batch.site).or_default().push(batch);

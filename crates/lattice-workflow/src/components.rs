@@ -21,11 +21,10 @@ use lattice_core::command::Request;
 use lattice_core::ids::{CorrelationId, EventSeq, LeaseEpoch, SiteId};
 use lattice_core::site::{OpenchamiSite, Site, SiteProvider};
 use lattice_core::time::Timestamp;
-use lattice_store::{EventFilter, StoreError};
+use lattice_store::{EventFilter, Held, StoreError};
 use tokio::task::{Id, JoinError, JoinSet};
 use tracing::{info, warn};
 
-use crate::lease::Held;
 use crate::tools::Tools;
 use round::{Occasion, Round, round};
 
@@ -82,9 +81,9 @@ impl Components {
     /// One that has not looked yet; `notices` says when State Manager told of something.
     pub fn new(tools: Arc<Tools>, notices: Arc<Notices>) -> Self {
         Self {
+            lease: Held::new(LEASE, tools.holder.clone()),
             tools,
             notices,
-            lease: Held::new(LEASE),
             sites: Vec::new(),
             read_at: None,
             seen: None,
@@ -117,7 +116,7 @@ impl Components {
             return Ok(tended);
         }
         self.mark_wanted().await?;
-        if let Some(lease) = self.lease.epoch(&self.tools).await? {
+        if let Some(lease) = self.lease.epoch(&self.tools.store, now).await? {
             self.begin(lease, now, &mut tended);
         }
         Ok(tended)

@@ -14,7 +14,6 @@ pub mod enrollment;
 mod evidence;
 pub mod first_boot;
 pub mod host_key;
-mod lease;
 mod node_change;
 mod power;
 pub mod preflight;

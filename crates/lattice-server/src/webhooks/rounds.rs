@@ -8,15 +8,12 @@ use std::time::Duration;
 use lattice_core::ids::{EventSeq, Generation, LeaseEpoch, WebhookId};
 use lattice_core::time::Timestamp;
 use lattice_core::webhook::{Webhook, WebhookStatus};
-use lattice_store::StoreError;
+use lattice_store::{Held, StoreError};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
 use super::{Courier, LEASE, Turn};
-
-/// How long a lease lasts: after a crash another server takes over within it.
-const LEASE_LIFE: Duration = Duration::from_secs(30);
 
 /// Shortest pause between two looks: events come in bursts.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -28,9 +25,8 @@ const LONGEST: Duration = Duration::from_secs(10);
 pub async fn deliver(courier: Courier, stop: CancellationToken) {
     let mut events = courier.store.follow();
     let mut rounds = Rounds {
+        lease: Held::new(LEASE, courier.holder.clone()),
         courier: Arc::new(courier),
-        held: None,
-        asked_at: None,
         under_way: JoinSet::new(),
         waits: HashMap::new(),
     };
@@ -62,9 +58,7 @@ type Ended = (WebhookId, Generation, Result<Turn, StoreError>);
 
 struct Rounds {
     courier: Arc<Courier>,
-    held: Option<(LeaseEpoch, Timestamp)>,
-    /// When the lease was asked for last, and not had.
-    asked_at: Option<Timestamp>,
+    lease: Held,
     under_way: JoinSet<Ended>,
     /// What each webhook waits for, by the version of its row that said so; none of those that are under way.
     waits: HashMap<WebhookId, Waits>,
@@ -99,7 +93,8 @@ impl Rounds {
         let enabled = || webhooks.iter().filter(|webhook| webhook.status == WebhookStatus::Enabled);
         // What is under way is waited for, whatever became of its webhook.
         self.waits.retain(|id, waits| waits.turn.is_none() || enabled().any(|webhook| webhook.id == *id));
-        let lease = if enabled().next().is_some() { self.lease(now).await? } else { None };
+        let wanted = enabled().next().is_some();
+        let lease = if wanted { self.lease.epoch(&self.courier.store, now).await? } else { None };
         let Some(lease) = lease else {
             // Nothing waits, or another server measures it.
             self.courier.metrics.webhook_lag(Duration::ZERO);
@@ -159,34 +154,10 @@ impl Rounds {
         pauses.min().unwrap_or(LONGEST).clamp(PAUSE, LONGEST)
     }
 
-    /// The lease, if this server has it.
-    async fn lease(&mut self, now: Timestamp) -> Result<Option<LeaseEpoch>, StoreError> {
-        let store = &self.courier.store;
-        if let Some((epoch, until)) = self.held {
-            if until.since(now) > LEASE_LIFE / 2 {
-                return Ok(Some(epoch));
-            }
-            if store.renew(LEASE, epoch, now, LEASE_LIFE).await? {
-                self.held = Some((epoch, now + LEASE_LIFE));
-                return Ok(Some(epoch));
-            }
-        }
-        // Somebody else has it, and every event wakes this server too: it is asked for only now and then.
-        if self.asked_at.is_some_and(|asked| now.since(asked) < LONGEST / 2) {
-            return Ok(None);
-        }
-        let epoch = store.acquire(LEASE, &self.courier.holder, now, LEASE_LIFE).await?;
-        self.held = epoch.map(|epoch| (epoch, now + LEASE_LIFE));
-        self.asked_at = epoch.is_none().then_some(now);
-        Ok(epoch)
-    }
-
     /// Stops: what is under way is broken off, and delivered again by whoever comes next.
     async fn end(mut self) {
         self.under_way.shutdown().await;
-        if let Some((epoch, _)) = self.held
-            && let Err(error) = self.courier.store.release(LEASE, epoch).await
-        {
+        if let Err(error) = self.lease.release(&self.courier.store).await {
             warn!(%error, "the lease of the webhooks runs out by itself");
         }
     }

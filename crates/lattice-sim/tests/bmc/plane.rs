@@ -144,7 +144,7 @@ impl Plane {
         let secrets = Arc::new(Secrets::default());
         let clients = Arc::new(SiteClients::new(secrets.clone(), clock.clone(), ids.clone()));
         let runner = runner(&store, &clock, &ids, &secrets, Arc::clone(&clients));
-        let watch = BmcWatch::new(store.clone(), fleet.clone(), clients.bmcs().clone(), ids.clone());
+        let watch = watch(&store, &fleet, &clients, &ids, "lattice-1");
         let node = NodeId::generate(&*ids, now);
         let plane =
             Self { store, clock, bmc, watch, runner, node, clients, fleet, ids, secrets, site, _server: server };
@@ -222,9 +222,14 @@ impl Plane {
     /// The process dies and another one takes its place: nothing but the rows and the secrets is left.
     pub fn restart(&mut self) {
         self.clients = Arc::new(SiteClients::new(self.secrets.clone(), self.clock.clone(), self.ids.clone()));
-        let bmcs = self.clients.bmcs().clone();
-        self.watch = BmcWatch::new(self.store.clone(), self.fleet.clone(), bmcs, self.ids.clone());
+        self.watch = watch(&self.store, &self.fleet, &self.clients, &self.ids, "lattice-1");
         self.runner = runner(&self.store, &self.clock, &self.ids, &self.secrets, Arc::clone(&self.clients));
+    }
+
+    /// The watch of another server over the same rows, with its own connections to BMCs.
+    pub fn beside(&self) -> (BmcWatch, Arc<SiteClients>) {
+        let clients = Arc::new(SiteClients::new(self.secrets.clone(), self.clock.clone(), self.ids.clone()));
+        (watch(&self.store, &self.fleet, &clients, &self.ids, "lattice-2"), clients)
     }
 
     /// Turns of a job, time passing between them, until it is over, or waits in `stage`.
@@ -243,6 +248,10 @@ impl Plane {
         }
         panic!("the job does not end")
     }
+}
+
+fn watch(store: &Store, fleet: &Arc<Fleet>, clients: &Arc<SiteClients>, ids: &Arc<Ids>, server: &str) -> BmcWatch {
+    BmcWatch::new(store.clone(), fleet.clone(), clients.bmcs().clone(), ids.clone(), server.to_owned())
 }
 
 fn runner(

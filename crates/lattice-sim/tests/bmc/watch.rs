@@ -10,6 +10,7 @@ use lattice_core::job::{JobKind, JobStatus, StageName};
 use lattice_core::node::availability::AvailabilityEvent;
 use lattice_core::node::machine::Health;
 use lattice_core::node::{Availability, DownCause, NodeState, Status};
+use lattice_providers::machine::bmc::{BmcReaders, Caller};
 use lattice_sim::bmc::{BmcFault, Resets};
 use lattice_store::EventFilter;
 
@@ -35,6 +36,54 @@ async fn a_well_machine_is_polled_and_left_alone() {
     assert_eq!(plane.node().await.state, NodeState::new(Status::Active, Availability::Ready));
     let watched = plane.watch.tick(lattice_core::time::Clock::now(&*plane.clock)).await.unwrap();
     assert_eq!(watched.begun, 0, "nothing is due again within its interval");
+}
+
+#[tokio::test]
+async fn of_two_servers_one_looks_and_the_other_takes_over_when_its_lease_has_run_out() {
+    let mut plane = Plane::new().await;
+    let (mut beside, _) = plane.beside();
+    assert_eq!(plane.poll().await.begun, 1);
+    let now = || lattice_core::time::Clock::now(&*plane.clock);
+    assert_eq!(beside.tick(now()).await.unwrap().begun, 0, "every BMC is asked once");
+    plane.clock.pass(Duration::from_secs(31));
+    assert_eq!(beside.tick(now()).await.unwrap().begun, 1, "the first one is gone");
+    assert_eq!(beside.settle(now()).await.unwrap().kept, 1);
+    assert_eq!(plane.poll().await.begun, 1, "and this one then");
+}
+
+#[tokio::test]
+async fn what_a_server_saw_before_it_lost_the_lease_changes_nothing() {
+    let mut plane = Plane::new().await;
+    plane.bmc.add(BmcFault::PowerSupplyFailed);
+    plane.clock.pass(Duration::from_secs(61));
+    let now = lattice_core::time::Clock::now(&*plane.clock);
+    assert_eq!(plane.watch.tick(now).await.unwrap().begun, 1);
+    let later = now + Duration::from_secs(31);
+    let taken = plane.store.acquire("bmcs", "lattice-2", later, Duration::from_secs(30)).await.unwrap();
+    assert!(taken.is_some(), "the first one's lease has run out by that clock");
+    let watched = plane.watch.settle(now).await.unwrap();
+    assert_eq!((watched.kept, watched.down.len()), (0, 0), "{watched:?}");
+    assert_eq!(plane.node().await.state.availability, Availability::Ready);
+    assert!(plane.store.bmc_report(plane.node).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_breaker_that_a_job_opened_is_kept_by_a_server_that_does_not_poll() {
+    let mut plane = Plane::new().await;
+    plane.poll().await;
+    let (mut beside, clients) = plane.beside();
+    plane.keep_login("wrong-password").await;
+    let row = plane.store.bmc(plane.node).await.unwrap().unwrap();
+    for _ in 0..3 {
+        let caller = Caller { who: "job".to_owned(), why: "reboot".to_owned() };
+        let reader = clients.bmcs().reader(&row, &plane.site().bmc, caller).await.unwrap();
+        assert!(reader.power().await.is_err());
+        plane.clock.pass(Duration::from_secs(2));
+    }
+    let now = lattice_core::time::Clock::now(&*plane.clock);
+    assert_eq!(beside.tick(now).await.unwrap().begun, 0, "the other one polls");
+    let row = plane.store.bmc(plane.node).await.unwrap().unwrap();
+    assert!(matches!(&row.breaker, BreakerState::Open { by, .. } if by.starts_with("job")), "{row:?}");
 }
 
 #[tokio::test]
