@@ -6,15 +6,13 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use lattice_core::change::Change;
 use lattice_core::credential::EnrollmentToken;
-use lattice_core::failure::FailureClass;
 use lattice_core::ids::{Generation, IdSource, JobId, NodeId, TokenId};
 use lattice_core::job::{JobInput, StageError};
 use lattice_core::secret::{Secret, Wipe, token_hash};
 use lattice_core::time::Timestamp;
 use lattice_providers::secret::{SecretError, SecretObject, SecretPath};
-use lattice_store::StoreError;
 
-use crate::stage::{Context, error};
+use crate::stage::{Context, error, store_failed};
 use crate::tools::{Entropy, Tools};
 
 /// Every enrolment token starts with it, so that a leaked one is recognised.
@@ -74,7 +72,7 @@ pub fn revoked(token: &EnrollmentToken, now: Timestamp) -> EnrollmentToken {
 /// # Errors
 /// The store cannot be read.
 pub async fn revoke_all(tools: &Tools, node: NodeId, now: Timestamp) -> Result<Vec<Change>, StageError> {
-    let tokens = tools.store.enrollment_tokens_of(node).await.map_err(store_error)?;
+    let tokens = tools.store.enrollment_tokens_of(node).await.map_err(store_failed)?;
     let open = tokens.iter().filter(|token| token.used_at.is_none() && token.revoked_at.is_none());
     Ok(open.map(|token| Change::EnrollmentToken(revoked(token, now))).collect())
 }
@@ -104,14 +102,14 @@ pub async fn usable_token(ctx: &Context<'_>) -> Result<Option<EnrollmentToken>, 
 /// The store cannot be read.
 pub async fn token_of(ctx: &Context<'_>) -> Result<Option<EnrollmentToken>, StageError> {
     let noted = match ctx.job.outputs.token {
-        Some(id) => ctx.tools.store.enrollment_token(id).await.map_err(store_error)?,
+        Some(id) => ctx.tools.store.enrollment_token(id).await.map_err(store_failed)?,
         None => None,
     };
     let is_good = noted.as_ref().is_some_and(|token| token.revoked_at.is_none());
     if is_good || !matches!(ctx.job.input, JobInput::OnboardManual { .. }) {
         return Ok(noted);
     }
-    let tokens = ctx.tools.store.enrollment_tokens_of(ctx.node.id).await.map_err(store_error)?;
+    let tokens = ctx.tools.store.enrollment_tokens_of(ctx.node.id).await.map_err(store_failed)?;
     let given = tokens.into_iter().filter(|token| token.job == Some(ctx.job.id) && token.revoked_at.is_none());
     Ok(given.max_by_key(|token| token.issued_at).or(noted))
 }
@@ -152,9 +150,4 @@ pub fn secret_error(failed: &SecretError, now: Timestamp) -> StageError {
         retry_after: trouble.retry_after().map(|after| now + after),
         ..error(trouble.class(), trouble.error_code(), failed.told())
     }
-}
-
-/// An error of our own store, as a stage reports it.
-pub fn store_error(failed: StoreError) -> StageError {
-    error(FailureClass::UpstreamTransient, "store_failed", failed.to_string())
 }

@@ -13,9 +13,8 @@ use lattice_providers::machine::maas::machines::Presence;
 use lattice_providers::observer::MachineObservation;
 use lattice_store::PageRequest;
 
-use crate::enrollment::store_error;
 use crate::providers::failed;
-use crate::stage::{Context, error};
+use crate::stage::{Context, error, store_failed};
 
 /// How far back the revocation is looked for: nothing but a few moves follow it.
 const HISTORY: usize = 100;
@@ -51,7 +50,7 @@ pub fn instance_name<'a>(ctx: &'a Context<'_>) -> &'a str {
 /// The store cannot be read.
 pub async fn is_of_node(ctx: &Context<'_>, stamp: Option<&str>) -> Result<bool, StageError> {
     for job in stamp.into_iter().flat_map(|stamp| stamp.split('/')).filter_map(|part| part.parse::<JobId>().ok()) {
-        let job = ctx.tools.store.job(job).await.map_err(store_error)?;
+        let job = ctx.tools.store.job(job).await.map_err(store_failed)?;
         if job.is_some_and(|job| job.node == ctx.node.id) {
             return Ok(true);
         }
@@ -166,7 +165,7 @@ async fn host(ctx: &Context<'_>) -> Result<Evidence, StageError> {
 
 /// Whether its certificates were revoked after its agent registered last.
 async fn is_revoked(ctx: &Context<'_>) -> Result<bool, StageError> {
-    let history = ctx.tools.store.history(ctx.node.id, &PageRequest::first(HISTORY)).await.map_err(store_error)?;
+    let history = ctx.tools.store.history(ctx.node.id, &PageRequest::first(HISTORY)).await.map_err(store_failed)?;
     let newest = history.items.iter().map(|entry| entry.row.action).find(|action| match action {
         NodeAction::Revoked | NodeAction::Registered => true,
         NodeAction::Created

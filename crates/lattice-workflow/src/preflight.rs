@@ -11,9 +11,9 @@ use lattice_providers::machine::maas::region::pxe_note;
 use lattice_providers::machine::openchami::OchamiClient;
 use lattice_providers::secret::read_field;
 
-use crate::enrollment::{secret_error, store_error};
+use crate::enrollment::secret_error;
 use crate::providers::failed;
-use crate::stage::{Context, error};
+use crate::stage::{Context, error, store_failed};
 use crate::stages::{maas, openchami};
 
 /// How long a region that was found fit is taken for so: a batch of a thousand asks it a few times, not thousands.
@@ -107,7 +107,7 @@ pub async fn fit(client: &OchamiClient, site: &OpenchamiSite) -> Result<String, 
 
 async fn sku_is_known(ctx: &Context<'_>) -> Result<(), StageError> {
     let sku = &ctx.node.sku;
-    if ctx.tools.store.sku(sku).await.map_err(store_error)?.is_some() {
+    if ctx.tools.store.sku(sku).await.map_err(store_failed)?.is_some() {
         return Ok(());
     }
     let text = format!("there is no SKU {sku} any more: `lattice sku create {sku}`");

@@ -13,9 +13,8 @@ use lattice_providers::machine::maas::network::{InterfaceRef, NewLink, NewSubnet
 use lattice_providers::machine::maas::{MaasClient, Machine};
 
 use super::maas;
-use crate::enrollment::store_error;
 use crate::providers::failed;
-use crate::stage::{Context, Delta, Observation, Outcome, StageRunner};
+use crate::stage::{Context, Delta, Observation, Outcome, StageRunner, store_failed};
 
 /// See the module.
 pub struct ApplyRocePhase2;
@@ -68,7 +67,7 @@ impl StageRunner for ApplyRocePhase2 {
 }
 
 async fn wanted(ctx: &Context<'_>) -> Result<Vec<RoceAssignment>, StageError> {
-    ctx.tools.store.roce_assignments(ctx.site.id, &ctx.job.hostname).await.map_err(store_error)
+    ctx.tools.store.roce_assignments(ctx.site.id, &ctx.job.hostname).await.map_err(store_failed)
 }
 
 fn interface<'a>(machine: &'a Machine, one: &RoceAssignment) -> Option<&'a Interface> {

@@ -12,9 +12,8 @@ use lattice_providers::machine::maas::machines::{Creation, MachineFilter, NewMac
 use lattice_providers::machine::maas::{Machine, MachineStatus, SystemId};
 
 use super::maas;
-use crate::enrollment::store_error;
 use crate::providers::failed;
-use crate::stage::{Context, Delta, NodeAsk, Observation, Outcome, StageRunner, error};
+use crate::stage::{Context, Delta, NodeAsk, Observation, Outcome, StageRunner, error, store_failed};
 
 /// How often a machine that should appear by PXE is looked for; one that appears wakes the job besides.
 const RECHECK: Duration = Duration::from_secs(15);
@@ -125,7 +124,7 @@ async fn candidates(ctx: &Context<'_>) -> Result<BTreeMap<String, Found>, StageE
 
 async fn found(ctx: &Context<'_>, machine: &Machine, by: MatchedBy, how: &str) -> Result<Observation, StageError> {
     let holder = ctx.tools.store.node_by_provider_ref(ctx.site.id, machine.system_id.as_str()).await;
-    if let Some(other) = holder.map_err(store_error)?.filter(|node| node.id != ctx.node.id) {
+    if let Some(other) = holder.map_err(store_failed)?.filter(|node| node.id != ctx.node.id) {
         return Err(error(
             FailureClass::StateAmbiguity,
             "machine_taken",

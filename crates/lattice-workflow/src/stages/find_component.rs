@@ -9,8 +9,7 @@ use lattice_core::job::{JobInput, Netboot, StageError};
 use lattice_providers::machine::openchami::{Component, Interface, Machine, OchamiClient, State, Xname};
 
 use super::openchami::{client, mac_before, of, seen, xname};
-use crate::enrollment::store_error;
-use crate::stage::{Context, Delta, NodeAsk, Observation, Outcome, StageRunner, error};
+use crate::stage::{Context, Delta, NodeAsk, Observation, Outcome, StageRunner, error, store_failed};
 
 /// How often State Manager is asked for a component that it does not know yet.
 const RECHECK: Duration = Duration::from_secs(15);
@@ -201,7 +200,7 @@ async fn found(ctx: &Context<'_>, smd: &OchamiClient, component: &Component) -> 
 /// Neither another node's, nor taken out of use, nor running something that State Manager calls ready.
 async fn is_free(ctx: &Context<'_>, component: &Component) -> Result<(), StageError> {
     let name = component.id.as_str();
-    let holder = ctx.tools.store.node_by_provider_ref(ctx.site.id, name).await.map_err(store_error)?;
+    let holder = ctx.tools.store.node_by_provider_ref(ctx.site.id, name).await.map_err(store_failed)?;
     if let Some(other) = holder.filter(|node| node.id != ctx.node.id) {
         let why = format!("component {name} belongs to node {} already", other.hostname);
         return Err(error(FailureClass::StateAmbiguity, "machine_taken", why));

@@ -10,9 +10,9 @@ use lattice_providers::machine::maas::{MaasObserver, Machine, MachineStatus, Sys
 use lattice_providers::observer::STAMP;
 use lattice_providers::secret::SecretPath;
 
-use crate::enrollment::{secret_error, store_error};
+use crate::enrollment::secret_error;
 use crate::providers::failed;
-use crate::stage::{Context, Delta, Observation, Seen, error, recovered_by};
+use crate::stage::{Context, Delta, Observation, Seen, error, recovered_by, store_failed};
 
 /// The site's region.
 pub(crate) async fn region(ctx: &Context<'_>) -> Result<Arc<MaasObserver>, StageError> {
@@ -177,7 +177,7 @@ pub(super) struct PowerLogin {
 pub(super) async fn power_login(ctx: &Context<'_>) -> Result<PowerLogin, StageError> {
     let asked = asked(ctx)?;
     let target = PowerTarget { hostname: asked.hostname, ipmi_ip: asked.ipmi_ip, pxe_mac: asked.pxe_mac };
-    let overrides = ctx.tools.store.power_overrides_of(ctx.site.id, &target).await.map_err(store_error)?;
+    let overrides = ctx.tools.store.power_overrides_of(ctx.site.id, &target).await.map_err(store_failed)?;
     let choice = choose(ctx.maas_site()?, &overrides, &target);
     let mut object = ctx.tools.secrets.read(&secret_path(&choice.path)?).await.map_err(|failed| {
         let failure = secret_error(&failed, ctx.now);

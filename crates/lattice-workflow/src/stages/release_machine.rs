@@ -11,8 +11,7 @@ use lattice_providers::observer::STAMP;
 
 use super::deploy_via_maas::release;
 use super::maas;
-use crate::enrollment::store_error;
-use crate::stage::{Context, Delta, Observation, Outcome, StageRunner, error};
+use crate::stage::{Context, Delta, Observation, Outcome, StageRunner, error, store_failed};
 
 /// How soon a release is looked at again; a change of the machine wakes the job besides.
 const RECHECK: Duration = Duration::from_secs(30);
@@ -85,7 +84,7 @@ async fn is_of_node(ctx: &Context<'_>, machine: &Machine) -> Result<bool, StageE
     let Some(stamp) = machine.owner_data.get(STAMP) else { return Ok(false) };
     for part in stamp.split('/') {
         let Ok(job) = part.parse::<JobId>() else { continue };
-        let job = ctx.tools.store.job(job).await.map_err(store_error)?;
+        let job = ctx.tools.store.job(job).await.map_err(store_failed)?;
         return Ok(job.is_some_and(|job| job.node == ctx.node.id));
     }
     Ok(false)

@@ -12,9 +12,9 @@ use lattice_providers::secret::{SecretError, SecretObject, read_field};
 use super::maas;
 use crate::bootstrap::bootstrap_json;
 use crate::cloud_init::{Payload, render};
-use crate::enrollment::{self, TokenFor, secret_error, store_error};
+use crate::enrollment::{self, TokenFor, secret_error};
 use crate::host_key::host_key;
-use crate::stage::{Context, Delta, Observation, Outcome, StageRunner, error};
+use crate::stage::{Context, Delta, Observation, Outcome, StageRunner, error, store_failed};
 
 /// See the module.
 pub struct RenderCloudInit;
@@ -54,7 +54,7 @@ impl StageRunner for RenderCloudInit {
         let password_path = maas::secret_path(&site.deploy_password_path)?;
         let password =
             read_field(&*ctx.tools.secrets, &password_path, "pass").await.map_err(|e| secret_error(&e, ctx.now))?;
-        let roce = ctx.tools.store.roce_assignments(ctx.site.id, &ctx.job.hostname).await.map_err(store_error)?;
+        let roce = ctx.tools.store.roce_assignments(ctx.site.id, &ctx.job.hostname).await.map_err(store_failed)?;
         let bootstrap = &ctx.tools.bootstrap;
         let user_data = render(&Payload {
             node: ctx.node.id,

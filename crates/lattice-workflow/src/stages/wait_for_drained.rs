@@ -26,7 +26,7 @@ impl StageRunner for WaitForDrained {
     async fn observe(&self, ctx: &Context<'_>) -> Result<Observation, StageError> {
         match ctx.node.state.availability {
             Availability::Drained => Ok(Observation::Done(Delta::said("drained").skipped())),
-            Availability::Draining => match (emptied(ctx).await, deadline(ctx)) {
+            Availability::Draining => match (emptied(ctx).await, Asked::of(ctx).deadline) {
                 (Observation::Waiting { .. }, Some(deadline)) if ctx.now >= deadline => past(ctx).await,
                 (Observation::Waiting { waiting_for, delta, .. }, Some(deadline)) => Ok(Observation::Waiting {
                     recheck_at: (ctx.now + RECHECK).min(deadline),
@@ -78,23 +78,34 @@ impl StageRunner for WaitForDrained {
     }
 }
 
-/// When what still runs is stopped; none: never.
-fn deadline(ctx: &Context<'_>) -> Option<Timestamp> {
-    match ctx.job.input {
-        JobInput::Drain { deadline_ms, .. } => {
-            deadline_ms.map(|after| ctx.job.created_at + Duration::from_millis(after))
+/// What a drain was asked for with; of another job nothing.
+#[derive(Default)]
+struct Asked {
+    /// When what still runs is stopped; none: never.
+    deadline: Option<Timestamp>,
+    /// How many allocations ran when it was asked for.
+    allocations: u32,
+}
+
+impl Asked {
+    fn of(ctx: &Context<'_>) -> Self {
+        match ctx.job.input {
+            JobInput::Drain { deadline_ms, allocations, .. } => {
+                let deadline = deadline_ms.map(|after| ctx.job.created_at + Duration::from_millis(after));
+                Self { deadline, allocations }
+            }
+            JobInput::OnboardMaas { .. }
+            | JobInput::OnboardLxd { .. }
+            | JobInput::OnboardOpenchami { .. }
+            | JobInput::OnboardManual { .. }
+            | JobInput::Retire { .. }
+            | JobInput::Remove
+            | JobInput::Reboot
+            | JobInput::Reimage { .. }
+            | JobInput::ReimageMaas { .. }
+            | JobInput::InvestigateBmc
+            | JobInput::WipeSensitive { .. } => Self::default(),
         }
-        JobInput::OnboardMaas { .. }
-        | JobInput::OnboardLxd { .. }
-        | JobInput::OnboardOpenchami { .. }
-        | JobInput::OnboardManual { .. }
-        | JobInput::Retire { .. }
-        | JobInput::Remove
-        | JobInput::Reboot
-        | JobInput::Reimage { .. }
-        | JobInput::ReimageMaas { .. }
-        | JobInput::InvestigateBmc
-        | JobInput::WipeSensitive { .. } => None,
     }
 }
 
@@ -122,20 +133,7 @@ async fn placed(ctx: &Context<'_>) -> Result<Vec<Allocation>, StageError> {
 
 /// Whether nothing runs on a draining node any more, as its agent says.
 pub(crate) async fn emptied(ctx: &Context<'_>) -> Observation {
-    let asked = match ctx.job.input {
-        JobInput::Drain { allocations, .. } => allocations,
-        JobInput::OnboardMaas { .. }
-        | JobInput::OnboardLxd { .. }
-        | JobInput::OnboardOpenchami { .. }
-        | JobInput::OnboardManual { .. }
-        | JobInput::Retire { .. }
-        | JobInput::Remove
-        | JobInput::Reboot
-        | JobInput::Reimage { .. }
-        | JobInput::ReimageMaas { .. }
-        | JobInput::InvestigateBmc
-        | JobInput::WipeSensitive { .. } => 0,
-    };
+    let asked = Asked::of(ctx).allocations;
     match ctx.tools.live_work.live_allocations(ctx.node.id).await {
         Some(0) => {
             let asked = NodeAsk::Require(AvailabilityEvent::Emptied);

@@ -20,8 +20,7 @@ use lattice_core::command::task::{self as tasks, NewTask};
 use lattice_core::failure::FailureClass;
 use lattice_core::job::StageError;
 
-use crate::enrollment::store_error;
-use crate::stage::{Context, error};
+use crate::stage::{Context, error, store_failed};
 
 /// A report of the agent wakes the job; this look is for the case that the waking was lost.
 const RECHECK: Duration = Duration::from_secs(10);
@@ -35,7 +34,7 @@ fn task_key(ctx: &Context<'_>) -> String {
 
 /// The task of the present stage, if it was issued.
 async fn task_of(ctx: &Context<'_>) -> Result<Option<Task>, StageError> {
-    ctx.tools.store.task_by_key(&task_key(ctx)).await.map_err(store_error)
+    ctx.tools.store.task_by_key(&task_key(ctx)).await.map_err(store_failed)
 }
 
 /// The task of the present stage, to be issued in the commit of this turn. Nothing of it is begun or goes on once the time

@@ -11,8 +11,8 @@ use lattice_core::wipe::{WipeCertificate, WipeRun, WipeTarget, WipeTold};
 
 use super::RECHECK;
 use super::erase::{told, wiped};
-use crate::enrollment::{secret_error, store_error};
-use crate::stage::{Context, Delta, NodeAsk, Observation, Outcome, StageRunner, error};
+use crate::enrollment::secret_error;
+use crate::stage::{Context, Delta, NodeAsk, Observation, Outcome, StageRunner, error, store_failed};
 use crate::wipe_keys::{WipeKeys, WipeKeysError};
 
 /// See the module.
@@ -90,7 +90,7 @@ async fn certificates(
 ) -> Result<Vec<WipeCertificate>, StageError> {
     let mut certificates = Vec::new();
     for step in &run.steps {
-        let task = ctx.tools.store.task(step.task).await.map_err(store_error)?;
+        let task = ctx.tools.store.task(step.task).await.map_err(store_failed)?;
         let Some(output) = task.as_ref().and_then(wiped) else {
             let why = format!("the evidence of task {} is gone", step.task);
             return Err(error(FailureClass::StateAmbiguity, "evidence_gone", why));

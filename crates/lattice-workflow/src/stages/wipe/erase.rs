@@ -12,8 +12,7 @@ use lattice_core::job::{JobOutputs, StageError};
 use lattice_core::wipe::{ProvenStep, WipeRun, WipeTarget, WipeTold};
 
 use super::{RECHECK, issued, not_done, task_of};
-use crate::enrollment::store_error;
-use crate::stage::{Context, Delta, Observation, Outcome, StageRunner, error};
+use crate::stage::{Context, Delta, Observation, Outcome, StageRunner, error, store_failed};
 
 /// Memory that is left to the running system while all other memory is overwritten, in MiB: an agent, a shell and the
 /// kernel's own need fit in, and little of what an allocation left does. The restart that follows clears the rest.
@@ -61,7 +60,7 @@ impl EraseDevices {
     async fn input(&self, ctx: &Context<'_>) -> Result<TaskInput, StageError> {
         match self.0 {
             WipeTarget::GpuMemory => {
-                let sku = ctx.tools.store.sku(&ctx.node.sku).await.map_err(store_error)?;
+                let sku = ctx.tools.store.sku(&ctx.node.sku).await.map_err(store_failed)?;
                 let Some(sku) = sku else {
                     let why =
                         format!("SKU {} is gone: how many GPUs {} has is not known", ctx.node.sku, ctx.node.hostname);
@@ -104,7 +103,7 @@ pub(super) fn wiped(task: &Task) -> Option<&WipeOutput> {
 
 /// All NVMe drives that the host showed when its agent registered; the agent checks that there are no others.
 async fn drives(ctx: &Context<'_>) -> Result<TaskInput, StageError> {
-    let facts = ctx.tools.store.host_facts(ctx.node.id).await.map_err(store_error)?;
+    let facts = ctx.tools.store.host_facts(ctx.node.id).await.map_err(store_failed)?;
     let Some((facts, _)) = facts else {
         let why = format!("what {} has is not known: its agent never registered", ctx.node.hostname);
         return Err(error(FailureClass::StateAmbiguity, "host_unknown", why));
