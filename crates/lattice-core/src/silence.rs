@@ -136,9 +136,12 @@ pub struct Matcher {
 impl Matcher {
     /// Whether an incident of that kind about that node is meant.
     pub fn matches(&self, kind: IncidentKind, about: &About<'_>) -> bool {
-        kind.is_about_nodes()
-            && self.kind.is_none_or(|wanted| wanted == kind)
-            && (self.nodes.is_empty() || self.nodes.iter().any(|named| named.id == about.node))
+        kind.is_about_nodes() && self.kind.is_none_or(|wanted| wanted == kind) && self.covers(about)
+    }
+
+    /// Whether incidents of that node are meant, of whatever kind it is narrowed to.
+    pub fn covers(&self, about: &About<'_>) -> bool {
+        (self.nodes.is_empty() || self.nodes.iter().any(|named| named.id == about.node))
             && selects(&self.selector, about.labels)
             && self.site.is_none_or(|site| site == about.site)
     }
@@ -250,6 +253,9 @@ mod tests {
         for (matcher, expected) in rows {
             assert_eq!(matcher.matches(IncidentKind::NodeDown, &about), expected, "{matcher:?}");
         }
+        let of_kind = Matcher { kind: Some(IncidentKind::NodeFailed), site: Some(site(1)), ..any() };
+        assert!(of_kind.covers(&about), "whatever its kind");
+        assert!(!Matcher { site: Some(site(2)), ..of_kind }.covers(&about));
     }
 
     #[test]

@@ -12,8 +12,8 @@ use lattice_api::page::Page;
 use lattice_api::silence::{CreateSilence, SilenceView};
 use lattice_core::command::silence as commands;
 use lattice_core::explain::{Code, NextAction};
-use lattice_core::ids::{SilenceId, SiteId};
-use lattice_core::silence::{Matcher, NODES_MAX, NamedNode, Silence};
+use lattice_core::ids::{NodeId, SilenceId, SiteId};
+use lattice_core::silence::{About, Matcher, NODES_MAX, NamedNode, Silence};
 
 use super::App;
 use super::extract::{Committed, Earlier, NoBody, Write};
@@ -33,6 +33,18 @@ pub async fn in_force(app: &App) -> Answer<Vec<Silence>> {
     let mut silences = app.store.silences().await?;
     silences.retain(|silence| silence.is_in_force(now));
     Ok(silences)
+}
+
+/// Those in force that cover a node, whether anything of it needs attention or not.
+pub async fn covering(app: &App, node: NodeId) -> Answer<Vec<SilenceView>> {
+    let mut silences = in_force(app).await?;
+    if silences.is_empty() {
+        return Ok(Vec::new());
+    }
+    let Some(node) = app.store.node(node).await? else { return Ok(Vec::new()) };
+    silences.retain(|silence| silence.matcher.covers(&About { node: node.id, site: node.site, labels: &node.labels }));
+    let sites = site_names(app).await?;
+    Ok(silences.into_iter().map(|silence| view(silence, &sites)).collect())
 }
 
 /// As the API shows it. A site that was removed is named by its id.

@@ -8,12 +8,14 @@ use lattice_api::bmc::BmcView;
 use lattice_api::explanation::Reason;
 use lattice_api::hold::HoldView;
 use lattice_api::node::{NodeView, TimelineEntry};
+use lattice_api::silence::SilenceView;
 use lattice_api::task::TaskRow;
 use lattice_core::node::Availability;
 
 use super::action::{Button, Remedy, clear_hold_button, node_button};
 use super::job::{JobParts, JobSection};
 use super::shell::Shell;
+use super::silences::SilenceLine;
 use super::wipe::{WipePanel, WipeParts};
 use super::words::{Tone, of_availability, of_status};
 use super::work::{BmcPanel, TasksPanel, WorkPanel};
@@ -32,6 +34,7 @@ pub struct NodePage {
     job: Option<JobSection>,
     remedies: Vec<Remedy>,
     holds: Vec<HoldLine>,
+    silences: Vec<SilenceLine>,
     buttons: Vec<Button>,
     work: WorkPanel,
     tasks: TasksPanel,
@@ -53,6 +56,8 @@ pub struct NodeParts {
     pub bmc: Option<BmcView>,
     /// Its last wipe.
     pub wipe: Option<WipeParts>,
+    /// The silences that cover it.
+    pub silences: Vec<SilenceView>,
 }
 
 struct HoldLine {
@@ -63,7 +68,7 @@ struct HoldLine {
 impl NodePage {
     /// The page of these answers.
     pub fn of(shell: Shell, mut node: NodeView, parts: NodeParts) -> Self {
-        let NodeParts { mut timeline, job, placed: (placed, more), tasks, bmc, wipe } = parts;
+        let NodeParts { mut timeline, job, placed: (placed, more), tasks, bmc, wipe, silences } = parts;
         let drained = node.row.availability == Availability::Draining;
         let older = timeline.split_off(timeline.len().min(OPEN_ROWS));
         let disks = job.as_ref().map(|job| job.disks.clone()).unwrap_or_default();
@@ -75,6 +80,7 @@ impl NodePage {
         };
         Self {
             holds: std::mem::take(&mut node.hold_details).into_iter().map(line).collect(),
+            silences: silences.iter().map(|silence| SilenceLine::of(silence, &shell)).collect(),
             remedies: remedies.into_iter().map(|remedy| remedy.choices(&disks)).collect(),
             buttons: node.verbs.iter().map(|verb| node_button(*verb, &hostname, &shell)).collect(),
             job: job.map(|parts| JobSection::of(parts, &shell)),

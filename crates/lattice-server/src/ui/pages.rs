@@ -39,7 +39,8 @@ use crate::error::{Answer, Refusal};
 use crate::http::extract::Query;
 use crate::http::{
     App, allocations, audit as audits, batches as batch_list, bmc, fleet as fleets, jobs as job_list, nodes,
-    power_overrides, profiles, roce, site_orders, sites as site_list, tasks, timeline, webhooks as webhook_list, wipes,
+    power_overrides, profiles, roce, silences, site_orders, sites as site_list, tasks, timeline,
+    webhooks as webhook_list, wipes,
 };
 
 /// The script asks for the changing part alone.
@@ -239,7 +240,9 @@ pub async fn node(visit: Visit, Path(name): Path<String>) -> Response {
             };
             let placed = (placed.items, placed.next.is_some());
             let wipe = WipeParts::of_node(&app, id).await?;
-            let parts = NodeParts { timeline: timeline.entries, job, placed, tasks: asked.items, bmc, wipe };
+            let silences = silences::covering(&app, id).await?;
+            let timeline = timeline.entries;
+            let parts = NodeParts { timeline, job, placed, tasks: asked.items, bmc, wipe, silences };
             Ok(NodePage::of(shell, node, parts))
         })
         .await

@@ -1,4 +1,4 @@
-//! What is silenced, folded: who hides it, until when, why; and the buttons that silence and lift.
+//! What is silenced, folded: who hides it, until when, why; a node's silences; and the buttons that silence and lift.
 
 use askama::Template;
 use askama::filters::HtmlSafe;
@@ -21,7 +21,7 @@ const SPANS: [&str; 4] = ["1h", "4h", "1d", "7d"];
 pub struct Silenced {
     critical: Vec<Hidden>,
     warnings: Vec<Hidden>,
-    silences: Vec<Row>,
+    silences: Vec<SilenceLine>,
 }
 impl HtmlSafe for Silenced {}
 
@@ -36,13 +36,17 @@ struct Hidden {
 }
 impl HtmlSafe for Hidden {}
 
-struct Row {
+/// A silence in force, with the button that lifts it.
+#[derive(Template)]
+#[template(path = "silence.html")]
+pub struct SilenceLine {
     whom: String,
     by: String,
     reason: String,
     until: When,
     lift: Button,
 }
+impl HtmlSafe for SilenceLine {}
 
 impl Silenced {
     /// Of a fleet.
@@ -55,7 +59,7 @@ impl Silenced {
         Self {
             critical: hidden(Severity::Critical),
             warnings: hidden(Severity::Warning),
-            silences: fleet.silences.iter().map(|silence| Row::of(silence, shell)).collect(),
+            silences: fleet.silences.iter().map(|silence| SilenceLine::of(silence, shell)).collect(),
         }
     }
 }
@@ -71,8 +75,9 @@ impl Hidden {
     }
 }
 
-impl Row {
-    fn of(silence: &SilenceView, shell: &Shell) -> Self {
+impl SilenceLine {
+    /// Of a silence, for whoever looks.
+    pub fn of(silence: &SilenceView, shell: &Shell) -> Self {
         Self {
             whom: silence.whom(),
             by: silence.by.name.clone(),

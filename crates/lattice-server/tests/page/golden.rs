@@ -62,6 +62,13 @@ async fn pages_look_as_they_did() {
     fleet::silences(&server).await;
     let (_, page) = server.page("/ui/", TOKEN).await;
     insta::assert_snapshot!("fleet_silenced", part(&page, "<h2 id=\"attention-title\"", "id=\"nodes-title-panel\""));
+    let (_, page) = server.page("/ui/nodes/c08u17", TOKEN).await;
+    insta::assert_snapshot!("node_silenced", part(&page, "id=\"silences-title-panel\"", "</section>"));
+    let (_, page) = server.page("/ui/nodes/c07u01", TOKEN).await;
+    assert!(
+        page.contains("the fans are known") && !page.contains("the rack is moved"),
+        "those that cover it, no others"
+    );
     let (_, page) = server.page("/ui/sites", TOKEN).await;
     insta::assert_snapshot!("frame", page.replace(body(&page), "…"));
 }
