@@ -363,7 +363,8 @@ async fn found(ground: &Ground, store: &Store, luck: &Luck) -> Result<Secret<Str
         brake: None,
         let_go_at: None,
         approved: Vec::new(),
-        sensitive: SensitivePolicy::default(),
+        // Where it is not kept, no wipe succeeds: the system runs from that drive.
+        sensitive: SensitivePolicy { keep_system_drive: luck.once_in(850), ..SensitivePolicy::default() },
         status: SiteStatus::Active,
         created_at: now,
         updated_at: now,

@@ -35,6 +35,7 @@ const NODE_VERBS: &[&str] = &[
     "reactivate",
     "remove",
     "resume",
+    "wipe",
 ];
 /// Actions of jobs.
 const JOB_ACTIONS: &[&str] = &[
@@ -99,6 +100,9 @@ impl Operator {
             if self.luck.once_in(300) {
                 body["deadline_ms"] = json!(30_000 + self.luck.below(600_000));
             }
+        }
+        if verb == "wipe" {
+            body["force"] = Value::Bool(self.luck.once_in(800));
         }
         Some(post(format!("nodes/{id}/{verb}"), body.clone(), format!("{verb} {name} {body}")))
     }

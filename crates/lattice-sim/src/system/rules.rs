@@ -2,8 +2,10 @@
 //!
 //! Each rule looks at one commit as it changed the rows, and at the rows after it; it says what is wrong.
 
+use std::collections::BTreeSet;
+
 use lattice_core::actor::Role;
-use lattice_core::agent::task::TaskStatus;
+use lattice_core::agent::task::{TaskKind, TaskStatus};
 use lattice_core::allocation::{Allocation, AllocationStatus};
 use lattice_core::heartbeat::brake;
 use lattice_core::job::JobKind;
@@ -198,11 +200,17 @@ fn wipes_done(model: &Model, moved: &Moved<'_>) -> Vec<String> {
         if !needs(before) || needs(after) || after.state.status == Status::Deleted {
             continue;
         }
-        // By a job of that kind alone, each of whose wipes was reported as done, with evidence.
+        // By a job of that kind alone, each of whose kinds of wipe was reported as done, with evidence.
         let job = moved.jobs.iter().find(|(_, job)| job.kind == JobKind::SensitiveWipe && job.node == after.id);
         let wipes =
             |id| model.tasks.values().filter(move |task| task.owner.job() == Some(id) && task.input.kind().is_wipe());
-        let is_wiped = job.is_some_and(|(_, job)| wipes(job.id).any(|task| task.status == TaskStatus::Succeeded));
+        let is_wiped = job.is_some_and(|(_, job)| {
+            let asked: BTreeSet<TaskKind> = wipes(job.id).map(|task| task.input.kind()).collect();
+            let done = |kind: &TaskKind| {
+                wipes(job.id).any(|task| task.input.kind() == *kind && task.status == TaskStatus::Succeeded)
+            };
+            !asked.is_empty() && asked.iter().all(done)
+        });
         if !is_wiped {
             wrong.push(format!("{} need not be wiped any more, and was not", after.hostname));
         }

@@ -11,7 +11,7 @@ use lattice_core::agent::task::{
 use lattice_core::time::Clock;
 
 use super::luck::Luck;
-use crate::machine::hands::SimulatedHands;
+use crate::machine::hands::{SimulatedHands, WipeFate};
 
 /// See the module.
 pub struct SlowHands {
@@ -88,6 +88,11 @@ impl Hands for SlowHands {
 
     async fn wipe(&self, input: &TaskInput, clock: &dyn Clock) -> Result<WipeOutput, HandError> {
         self.pause(120_000).await;
+        self.hands.set_wipe(match self.luck.below(20) {
+            0 => WipeFate::Fails,
+            1 => WipeFate::WithoutEvidence,
+            _ => WipeFate::Works,
+        });
         self.hands.wipe(input, clock).await
     }
 
