@@ -3,7 +3,6 @@
 //! Server and agent share one process, so that both ends are timed by one clock; between them are real TLS on loopback,
 //! the store's file and the agent's journal on the disk.
 
-use std::collections::HashMap;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,17 +15,15 @@ use lattice_api::agent::{Bootstrap, HealthSummary, HeartbeatConfig};
 use lattice_controllers::Fleet;
 use lattice_core::actor::Actor;
 use lattice_core::agent::task::{
-    AllocationStart, CheckpointHow, CheckpointResult, ExitStatus, Limits as Bounds, Running, SigningKey, StopResult,
-    TaskInput, TaskOwner, WipeOutput,
+    AllocationStart, CheckpointHow, CheckpointResult, ExitStatus, RamScrub, Running, SigningKey, StopResult, TaskInput,
+    TaskOwner, WipeOutput,
 };
 use lattice_core::change::{Change, Commit};
 use lattice_core::command::Request;
 use lattice_core::command::task::{NewTask, issue};
 use lattice_core::credential::EnrollmentToken;
 use lattice_core::heartbeat::Registry;
-use lattice_core::ids::{
-    AllocationId, CorrelationId, EventSeq, Generation, IdSource, JobId, OpId, OwnershipEpoch, TokenId,
-};
+use lattice_core::ids::{CorrelationId, EventSeq, Generation, IdSource, JobId, OpId, TokenId};
 use lattice_core::node::{HostFacts, Node};
 use lattice_core::secret::{Secret, token_hash};
 use lattice_core::site::SiteProvider;
@@ -35,6 +32,7 @@ use lattice_server::agent_api::{AgentListener, AgentPolicy, AgentService, Limits
 use lattice_server::agents::{Agents, WakeJob};
 use lattice_server::clock::{SystemClock, SystemIds};
 use lattice_server::task_keys::TaskKeys;
+use lattice_sim::machine::hands::SimulatedHands;
 use lattice_store::{EventFilter, Store, StoreConfig};
 
 use crate::failure::{Failure, at, wrong};
@@ -47,12 +45,16 @@ const TASKS: u32 = 300;
 /// Tasks before that, which are not: the first ones pay for the connection.
 const WARM: u32 = 20;
 const TOKEN: &str = "lat_enroll_bench";
+const BOOT: &str = "boot";
 const PATIENCE: Duration = Duration::from_secs(20);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Remembers when each allocation was begun.
-#[derive(Default)]
-struct Stopwatches(Mutex<HashMap<AllocationId, Instant>>);
+/// Remembers when each task was begun, one after the other. They are wipes: a task that begins an allocation is handed over
+/// only to the node where it is placed.
+struct Stopwatches {
+    begun: Mutex<Vec<Instant>>,
+    hands: SimulatedHands,
+}
 
 struct NoJobs;
 
@@ -68,9 +70,8 @@ impl Hands for Stopwatches {
     fn scope(&self, running: Running) -> String {
         NoHands.scope(running)
     }
-    async fn start(&self, start: &AllocationStart, _: &str) -> Result<Born, HandError> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(start.allocation, Instant::now());
-        Ok(Born { pid: 1, start_ticks: 1, not_limited: Vec::new() })
+    async fn start(&self, start: &AllocationStart, scope: &str) -> Result<Born, HandError> {
+        NoHands.start(start, scope).await
     }
     async fn first_process(&self, one: &AllocationState) -> Result<(), Option<ExitStatus>> {
         NoHands.first_process(one).await
@@ -93,7 +94,8 @@ impl Hands for Stopwatches {
         Vec::new()
     }
     async fn wipe(&self, input: &TaskInput, clock: &dyn Clock) -> Result<WipeOutput, HandError> {
-        NoHands.wipe(input, clock).await
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
+        self.hands.wipe(input, clock).await
     }
     async fn reboot(&self) -> Result<(), HandError> {
         NoHands.reboot().await
@@ -105,7 +107,7 @@ struct Machine(Arc<Stopwatches>);
 #[async_trait]
 impl Host for Machine {
     async fn boot_id(&self) -> std::io::Result<String> {
-        Ok("boot".to_owned())
+        Ok(BOOT.to_owned())
     }
     async fn facts(&self) -> HostFacts {
         HostFacts::default()
@@ -129,13 +131,16 @@ pub fn run() -> Result<Report, Failure> {
 async fn measure() -> Result<Report, Failure> {
     let folder = tempfile::tempdir().map_err(at("make a folder"))?;
     let store = Store::open(StoreConfig::sqlite(folder.path().join("lattice.db"))).await.map_err(at("open a store"))?;
-    fleet::fill(&store, &[fleet::site(1, SiteProvider::Manual)], 1, fleet::node).await?;
-    let node = fleet::node(0, &fleet::site(1, SiteProvider::Manual));
+    let site = fleet::site(1, SiteProvider::Manual);
+    let shape = |number, site: &_| Node { sku: fleet::SKU.to_owned(), ..fleet::node(number, site) };
+    fleet::fill(&store, std::slice::from_ref(&site), 1, shape).await?;
+    let node = shape(0, &site);
     store.commit_one(token(&node)).await.map_err(at("issue a token"))?;
     let (ca, desk) = (ThrowawayCa::create()?, Arc::new(TaskDesk::new()));
     let listener = listen(&store, &ca, &desk).await?;
     let follower = tokio::spawn(ring(store.clone(), desk));
-    let begun = Arc::new(Stopwatches::default());
+    let hands = SimulatedHands::new(HostFacts::default());
+    let begun = Arc::new(Stopwatches { begun: Mutex::default(), hands });
     let config = AgentConfig {
         bootstrap: Bootstrap {
             server: format!("https://{}", listener.address()),
@@ -169,32 +174,26 @@ async fn measure() -> Result<Report, Failure> {
 /// The time from before the commit of a task until its effect begins.
 async fn one(store: &Store, node: &Node, number: u32, begun: &Stopwatches) -> Result<Duration, Failure> {
     let now = SystemClock.now();
-    let allocation = AllocationId::generate(&SystemIds, now);
-    let input = TaskInput::AllocationStart(AllocationStart {
-        allocation,
-        ownership_epoch: OwnershipEpoch(1),
-        argv: vec!["/bin/true".to_owned()],
-        env: [].into(),
-        directory: None,
-        user: None,
-        limits: Bounds::default(),
-        mounts: Vec::new(),
-    });
+    let input = TaskInput::RamScrub(RamScrub { reserve_mib: 0 });
     let key = format!("bench/{number}");
-    let new = NewTask { node, owner: TaskOwner::Allocation { allocation }, key, input, term: None };
+    let new = NewTask { node, owner: TaskOwner::Request, key: key.clone(), input, term: None };
     let nonce = *SystemIds.uuid(now).as_bytes();
     let (_, commit) = issue(&request(now), new, nonce).map_err(at("issue a task"))?;
     let issued = Instant::now();
     store.commit_one(commit).await.map_err(at("issue a task"))?;
     let mut ticks = tokio::time::interval(Duration::from_millis(1));
     while issued.elapsed() < PATIENCE {
-        let found = begun.0.lock().unwrap_or_else(PoisonError::into_inner).get(&allocation).copied();
+        let found = begun.begun.lock().unwrap_or_else(PoisonError::into_inner).get(number as usize).copied();
         if let Some(at) = found {
             return Ok(at.duration_since(issued));
         }
         ticks.tick().await;
     }
-    Err(wrong("run a task", "its agent did not begin it"))
+    let became = match store.task_by_key(&key).await.map_err(at("read a task"))? {
+        None => "it is gone".to_owned(),
+        Some(task) => format!("it is {}, {:?}", task.status, task.report.map(|report| report.progress)),
+    };
+    Err(wrong("run a task", format!("its agent did not begin it: {became}")))
 }
 
 async fn listen(store: &Store, ca: &ThrowawayCa, desk: &Arc<TaskDesk>) -> Result<AgentListener, Failure> {
