@@ -45,7 +45,6 @@ const TASKS: u32 = 300;
 /// Tasks before that, which are not: the first ones pay for the connection.
 const WARM: u32 = 20;
 const TOKEN: &str = "lat_enroll_bench";
-const BOOT: &str = "boot";
 const PATIENCE: Duration = Duration::from_secs(20);
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -87,8 +86,8 @@ impl Hands for Stopwatches {
     ) -> Result<CheckpointResult, HandError> {
         NoHands.checkpoint(one, how, timeout).await
     }
-    async fn clean(&self, cgroup: &str, mounts: &[String]) -> Result<(), HandError> {
-        NoHands.clean(cgroup, mounts).await
+    async fn clean(&self, cgroup: &str) -> Result<(), HandError> {
+        NoHands.clean(cgroup).await
     }
     async fn scopes(&self) -> Vec<Found> {
         Vec::new()
@@ -107,7 +106,7 @@ struct Machine(Arc<Stopwatches>);
 #[async_trait]
 impl Host for Machine {
     async fn boot_id(&self) -> std::io::Result<String> {
-        Ok(BOOT.to_owned())
+        Ok("boot".to_owned())
     }
     async fn facts(&self) -> HostFacts {
         HostFacts::default()

@@ -29,7 +29,7 @@ impl Backoff {
 
     /// It failed: how long to wait, at most `cap`. `random` is drawn evenly from 0..1.
     pub fn failed(&mut self, cap: Duration, random: f64) -> Duration {
-        let doublings = self.failures.min(QUICK).max((QUICK + 1 + self.failures).saturating_sub(RESTARTS)).min(16);
+        let doublings = self.failures.min(QUICK).max(self.failures.saturating_sub(RESTARTS - QUICK - 1)).min(16);
         let ceiling = self.base.saturating_mul(1 << doublings).min(cap);
         self.failures = self.failures.saturating_add(1);
         ceiling.mul_f64(random.clamp(0.0, 1.0))

@@ -90,11 +90,12 @@ pub trait Hands: Send + Sync {
         timeout: Duration,
     ) -> Result<CheckpointResult, HandError>;
 
-    /// Ends what is left in a scope, removes it, and unmounts what was mounted for it. Nothing there is success.
+    /// Ends what is left in a scope, and removes it: what was mounted for it ends with its processes, and the host's own
+    /// mounts at those places stay. Nothing there is success.
     ///
     /// # Errors
-    /// Something of it cannot be removed.
-    async fn clean(&self, cgroup: &str, mounts: &[String]) -> Result<(), HandError>;
+    /// A process in it survived, or something of it cannot be removed.
+    async fn clean(&self, cgroup: &str) -> Result<(), HandError>;
 
     /// Every scope below the slice of workloads.
     async fn scopes(&self) -> Vec<Found>;
@@ -152,7 +153,7 @@ impl Hands for NoHands {
     ) -> Result<CheckpointResult, HandError> {
         Err(HandError::lacks(NOTHING))
     }
-    async fn clean(&self, _: &str, _: &[String]) -> Result<(), HandError> {
+    async fn clean(&self, _: &str) -> Result<(), HandError> {
         Ok(())
     }
     async fn scopes(&self) -> Vec<Found> {

@@ -6,6 +6,7 @@ mod fingerprint;
 mod linux;
 mod pci;
 mod process;
+mod reading;
 mod wipe;
 mod workplace;
 
@@ -31,7 +32,8 @@ pub trait Host: Send + Sync {
     /// When it cannot be read.
     async fn boot_id(&self) -> std::io::Result<String>;
 
-    /// What the machine has, as far as it can be read.
+    /// What the machine has, as far as it can be read. A heartbeat waits for it: it takes some seconds at most, once the
+    /// machine could be read at all.
     async fn facts(&self) -> HostFacts;
 
     /// How it is now.

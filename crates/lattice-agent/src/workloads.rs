@@ -4,7 +4,7 @@
 //! after its scope is gone. So whatever an agent's death leaves behind is either in the file or a stray.
 //! spec: S1 "Agent Restart and State Recovery"; design: 4 "On the host"
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,14 +15,19 @@ use lattice_core::agent::task::{
 };
 use lattice_core::ids::{AllocationId, NodeId, OwnershipEpoch};
 use lattice_core::time::Clock;
+use tokio::task::JoinSet;
 use tracing::{info, warn};
 
-use crate::hands::{HandError, Hands};
+use crate::hands::{Found, HandError, Hands};
 use crate::state::{AgentState, AllocationState, Loaded};
 use crate::storage::Storage;
 
 /// How long what a node does not own any more has to end by itself.
 const DISOWNED_GRACE: Duration = Duration::from_secs(10);
+/// How long one sweep waits for scopes to be cleaned up, all of them together: it delays a heartbeat.
+const SWEPT_WITHIN: Duration = Duration::from_secs(1);
+/// And how long an agent that starts does, whose first heartbeat is due: what is left goes to the sweeps.
+const RECOVERED_WITHIN: Duration = Duration::from_secs(5);
 
 /// What runs on the host.
 pub struct Workloads {
@@ -40,6 +45,10 @@ struct Known {
     busy: BTreeSet<AllocationId>,
     /// Ended by themselves, and not told to the server yet.
     ended: Vec<EndedAllocation>,
+    /// Checkpoints that run, and write in the scope: one entry for each.
+    saving: Vec<AllocationId>,
+    /// Could not be cleaned up, which was said once.
+    stuck: BTreeSet<AllocationId>,
 }
 
 /// A claim on one allocation, given back when dropped.
@@ -51,6 +60,21 @@ struct Claim<'a> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         self.workloads.known().busy.remove(&self.allocation);
+    }
+}
+
+/// A checkpoint that runs, until it is dropped. It is no claim: an allocation can be stopped meanwhile.
+struct Saving<'a> {
+    workloads: &'a Workloads,
+    allocation: AllocationId,
+}
+
+impl Drop for Saving<'_> {
+    fn drop(&mut self) {
+        let mut known = self.workloads.known();
+        if let Some(at) = known.saving.iter().position(|one| *one == self.allocation) {
+            known.saving.swap_remove(at);
+        }
     }
 }
 
@@ -76,8 +100,7 @@ impl Workloads {
             Loaded::Whole(state) => (state.in_boot(node_id, boot_id), true),
             Loaded::Torn | Loaded::Missing => (AgentState::empty(node_id, boot_id, now), false),
         };
-        let mut ended = Vec::new();
-        let mut living = Vec::new();
+        let (mut living, mut dead) = (Vec::new(), Vec::new());
         for mut one in std::mem::take(&mut state.allocations) {
             let scope = found.iter().find(|scope| scope.cgroup == one.cgroup);
             if one.pid == 0
@@ -93,37 +116,26 @@ impl Workloads {
                 }
                 Err(exit) => {
                     info!(allocation = %one.allocation, pid = one.pid, "ended while no agent was there");
-                    tidy(&*hands, &one.cgroup, &one.mounts).await;
-                    ended.push(ended_of(&one, exit));
+                    dead.push((one, exit));
                 }
             }
         }
-        for scope in found {
-            if living.iter().any(|one| one.cgroup == scope.cgroup) {
-                continue;
-            }
+        let known_scopes: BTreeSet<String> =
+            living.iter().chain(dead.iter().map(|(one, _)| one)).map(|one| one.cgroup.clone()).collect();
+        let mut strays = Vec::new();
+        for scope in found.into_iter().filter(|scope| !known_scopes.contains(&scope.cgroup)) {
             match (scope.running, scope.process) {
-                (Some(running), Some((pid, start_ticks))) if !strays_are_known => {
-                    info!(allocation = %running.allocation, pid, "found without a state file");
-                    living.push(AllocationState {
-                        allocation: running.allocation,
-                        ownership_epoch: running.ownership_epoch,
-                        pid,
-                        start_ticks,
-                        cgroup: scope.cgroup,
-                        runtime: "process".to_owned(),
-                        mounts: Vec::new(),
-                        user: None,
-                    });
+                (Some(running), Some(process)) if !strays_are_known => {
+                    info!(allocation = %running.allocation, pid = process.0, "found without a state file");
+                    living.push(of_scope(running, process, scope.cgroup));
                 }
-                (Some(_) | None, Some(_) | None) => {
-                    info!(cgroup = scope.cgroup, "stray scope removed");
-                    tidy(&*hands, &scope.cgroup, &[]).await;
-                }
+                (Some(_) | None, Some(_) | None) => strays.push(scope),
             }
         }
+        let ended = clean_at_start(&hands, (dead, strays), &mut living).await;
         state.allocations = living;
-        let known = Mutex::new(Known { state, busy: BTreeSet::new(), ended });
+        let known =
+            Mutex::new(Known { state, busy: BTreeSet::new(), ended, saving: Vec::new(), stuck: BTreeSet::new() });
         let workloads = Self { hands, storage, clock, known, writing: tokio::sync::Mutex::default() };
         workloads.save().await?;
         Ok(workloads)
@@ -168,17 +180,33 @@ impl Workloads {
         self.known().ended.retain(|one| !ended.contains(one));
     }
 
-    /// Looks for what ended by itself, and cleans up after it.
+    /// Looks for what ended by itself, and cleans up after it, for [`SWEPT_WITHIN`] at most. What cannot be cleaned up
+    /// by then has not ended yet: it goes on being reported as running, and the next sweep tries again. So does one whose
+    /// checkpoint runs: its command may write on after the first process ended.
     ///
     /// # Errors
     /// The state file cannot be written.
     pub async fn sweep(&self) -> std::io::Result<()> {
         let candidates = self.known().state.allocations.clone();
+        let mut dead = Vec::new();
         for one in candidates {
-            let Some(_claim) = self.claim(one.allocation) else { continue };
+            let Some(claim) = self.claim(one.allocation) else { continue };
             let Err(exit) = self.hands.first_process(&one).await else { continue };
+            if self.known().saving.contains(&one.allocation) {
+                continue;
+            }
+            dead.push((one, exit, claim));
+        }
+        let scopes = dead.iter().map(|(one, ..)| one.cgroup.clone()).collect();
+        let unclean = clean_all(&self.hands, scopes, SWEPT_WITHIN).await;
+        for (one, exit, _claim) in dead {
+            if let Some(error) = unclean.get(&one.cgroup) {
+                if self.known().stuck.insert(one.allocation) {
+                    warn!(allocation = %one.allocation, cgroup = one.cgroup, %error, "not cleaned up: tried again");
+                }
+                continue;
+            }
             info!(allocation = %one.allocation, pid = one.pid, "ended");
-            tidy(&*self.hands, &one.cgroup, &one.mounts).await;
             self.known().ended.push(ended_of(&one, exit));
             self.forget(one.allocation).await?;
         }
@@ -234,8 +262,13 @@ impl Workloads {
         let born = match self.hands.start(start, &one.cgroup).await {
             Ok(born) => born,
             Err(error) => {
-                tidy(&*self.hands, &one.cgroup, &one.mounts).await;
-                self.forget(one.allocation).await.map_err(unwritten)?;
+                match self.hands.clean(&one.cgroup).await {
+                    Ok(()) => self.forget(one.allocation).await.map_err(unwritten)?,
+                    // Something of it may live: the sweeps go on.
+                    Err(left) => {
+                        warn!(allocation = %one.allocation, cgroup = one.cgroup, error = %left, "not cleaned up")
+                    }
+                }
                 return Err(error);
             }
         };
@@ -277,6 +310,8 @@ impl Workloads {
     /// # Errors
     /// It does not run here, or it did not save its state.
     pub async fn checkpoint(&self, checkpoint: &AllocationCheckpoint) -> Result<CheckpointResult, HandError> {
+        self.known().saving.push(checkpoint.allocation);
+        let _saving = Saving { workloads: self, allocation: checkpoint.allocation };
         let one = self.find(checkpoint.allocation).ok_or_else(|| HandError {
             code: TaskErrorCode::NotRunning,
             detail: "the allocation does not run on this host".to_owned(),
@@ -346,7 +381,7 @@ impl Workloads {
     async fn end(&self, one: &AllocationState, grace: Duration) -> Result<(StopResult, Option<ExitStatus>), HandError> {
         let how = self.hands.stop(one, grace).await?;
         let exit = self.hands.first_process(one).await.err().flatten();
-        self.hands.clean(&one.cgroup, &one.mounts).await?;
+        self.hands.clean(&one.cgroup).await?;
         self.forget(one.allocation).await.map_err(unwritten)?;
         info!(allocation = %one.allocation, %how, "stopped");
         Ok((how, exit))
@@ -362,7 +397,11 @@ impl Workloads {
     }
 
     async fn forget(&self, allocation: AllocationId) -> std::io::Result<()> {
-        self.known().state.allocations.retain(|one| one.allocation != allocation);
+        {
+            let mut known = self.known();
+            known.state.allocations.retain(|one| one.allocation != allocation);
+            known.stuck.remove(&allocation);
+        }
         self.save().await
     }
 
@@ -376,10 +415,73 @@ impl Workloads {
     }
 }
 
-/// What cannot be removed now is a stray at the next start: it is tried again then.
-async fn tidy(hands: &dyn Hands, cgroup: &str, mounts: &[String]) {
-    if let Err(error) = hands.clean(cgroup, mounts).await {
+/// Cleans up after the dead and removes strays; says which ended. What cannot be cleaned up is kept among the living,
+/// if its scope says what it is: the sweeps try again.
+async fn clean_at_start(
+    hands: &Arc<dyn Hands>,
+    (dead, strays): (Vec<(AllocationState, Option<ExitStatus>)>, Vec<Found>),
+    living: &mut Vec<AllocationState>,
+) -> Vec<EndedAllocation> {
+    let of_the_dead = dead.iter().map(|(one, _)| one.cgroup.clone());
+    let scopes = of_the_dead.chain(strays.iter().map(|scope| scope.cgroup.clone())).collect();
+    let unclean = clean_all(hands, scopes, RECOVERED_WITHIN).await;
+    for (cgroup, error) in &unclean {
         warn!(cgroup, %error, "not cleaned up");
+    }
+    for scope in strays {
+        match (unclean.contains_key(&scope.cgroup), scope.running) {
+            (false, _) => info!(cgroup = scope.cgroup, "stray scope removed"),
+            (true, Some(running)) => living.push(of_scope(running, (0, 0), scope.cgroup)),
+            (true, None) => {}
+        }
+    }
+    let mut ended = Vec::new();
+    for (one, exit) in dead {
+        match unclean.contains_key(&one.cgroup) {
+            true => living.push(one),
+            false => ended.push(ended_of(&one, exit)),
+        }
+    }
+    ended
+}
+
+/// Cleans scopes up, all at once, so that a stuck one delays no other; says which could not be, and why.
+async fn clean_all(hands: &Arc<dyn Hands>, scopes: Vec<String>, within: Duration) -> BTreeMap<String, HandError> {
+    let late = || HandError::failed(format!("not done within {} s", within.as_secs()));
+    let mut left: BTreeMap<String, HandError> = scopes.iter().map(|cgroup| (cgroup.clone(), late())).collect();
+    // What is not done in time is dropped with the set.
+    let mut work = JoinSet::new();
+    for cgroup in scopes {
+        let hands = Arc::clone(hands);
+        work.spawn(async move {
+            let cleaned = hands.clean(&cgroup).await;
+            (cgroup, cleaned)
+        });
+    }
+    let all = async {
+        while let Some(done) = work.join_next().await {
+            match done {
+                Ok((cgroup, Ok(()))) => drop(left.remove(&cgroup)),
+                Ok((cgroup, Err(error))) => drop(left.insert(cgroup, error)),
+                Err(_) => {}
+            }
+        }
+    };
+    let _ = tokio::time::timeout(within, all).await;
+    left
+}
+
+/// What is known of an allocation by its scope alone.
+fn of_scope(running: Running, (pid, start_ticks): (u32, u64), cgroup: String) -> AllocationState {
+    AllocationState {
+        allocation: running.allocation,
+        ownership_epoch: running.ownership_epoch,
+        pid,
+        start_ticks,
+        cgroup,
+        runtime: "process".to_owned(),
+        mounts: Vec::new(),
+        user: None,
     }
 }
 
@@ -400,3 +502,6 @@ fn started(one: &AllocationState, not_limited: Vec<String>) -> TaskOutput {
 const fn ended_of(one: &AllocationState, exit: Option<ExitStatus>) -> EndedAllocation {
     EndedAllocation { allocation: one.allocation, ownership_epoch: one.ownership_epoch, exit }
 }
+
+#[cfg(test)]
+mod tests;

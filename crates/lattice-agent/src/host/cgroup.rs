@@ -9,8 +9,9 @@ use lattice_core::agent::task::{Limits, Running};
 use lattice_core::ids::OwnershipEpoch;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tracing::warn;
 
-use super::process::start_ticks;
+use super::process::{Seen, seen};
 use crate::hands::Found;
 
 /// What is killed is gone within this, unless a driver holds it.
@@ -167,18 +168,26 @@ impl Cgroups {
         tokio::time::timeout(KILLED_WITHIN, removed).await.map_err(busy)?
     }
 
-    /// Every scope in the slice.
+    /// Every scope in the slice, but for those of whose processes none can be read: nothing is known of these.
     pub fn scopes(&self, machine: &Path) -> Vec<Found> {
         let entries = fs::read_dir(self.root.join(&self.slice)).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
         let scopes = names.filter(|name| name.starts_with("alloc-") && name.ends_with(".scope"));
         let found = |name: String| {
             let cgroup = format!("{}/{name}", self.slice);
-            let started = |pid: u32| start_ticks(machine, pid).map(|ticks| (ticks, pid));
-            let oldest = self.processes(&cgroup).into_iter().filter_map(started).min();
-            Found { running: named(&name), process: oldest.map(|(ticks, pid)| (pid, ticks)), cgroup }
+            let seen: Vec<_> = self.processes(&cgroup).into_iter().map(|pid| (seen(machine, pid), pid)).collect();
+            let started = |(seen, pid): &(Seen, u32)| match seen {
+                Seen::Lives(ticks) => Some((*ticks, *pid)),
+                Seen::Gone | Seen::Unknown => None,
+            };
+            let oldest = seen.iter().filter_map(started).min();
+            if oldest.is_none() && seen.iter().any(|(seen, _)| *seen == Seen::Unknown) {
+                warn!(cgroup, "left alone: its processes cannot be read");
+                return None;
+            }
+            Some(Found { running: named(&name), process: oldest.map(|(ticks, pid)| (pid, ticks)), cgroup })
         };
-        scopes.map(found).collect()
+        scopes.filter_map(found).collect()
     }
 }
 

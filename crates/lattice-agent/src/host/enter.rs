@@ -5,18 +5,23 @@
 //! is to do comes over standard input, what went wrong goes over standard output; both end there.
 
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use lattice_core::agent::task::{Mount, User};
+use nix::libc;
 use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
+use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{Gid, Uid, dup2_stderr, dup2_stdin, dup2_stdout, setgid, setgroups, setsid, setuid};
 use serde::{Deserialize, Serialize};
+
+use super::process::lives;
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +38,17 @@ pub struct Entering {
     pub user: Option<User>,
     /// What is mounted for it.
     pub mounts: Vec<Mount>,
+    /// Whose mounts it sees, besides.
+    pub joined: Option<Joined>,
+}
+
+/// A process of the workload, by id and start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Joined {
+    /// Its id.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot.
+    pub start_ticks: u64,
 }
 
 /// Becomes the workload's program; returns only when that failed, after saying so on standard output.
@@ -59,6 +75,9 @@ fn prepare() -> io::Result<(Command, File)> {
     // 0 is the process that writes it.
     std::fs::write(&entering.procs, "0").map_err(|error| step("the scope cannot be entered", error))?;
     setsid().map_err(|error| step("no session of its own", error.into()))?;
+    if let Some(joined) = entering.joined {
+        join(joined)?;
+    }
     if !entering.mounts.is_empty() {
         private_mounts(&entering.mounts)?;
     }
@@ -99,11 +118,49 @@ fn private_mounts(mounts: &[Mount]) -> io::Result<()> {
         mount(Some(one.source.as_str()), one.target.as_str(), none, MsFlags::MS_BIND | MsFlags::MS_REC, none)
             .map_err(|error| step(said(), error))?;
         if one.read_only {
-            let flags = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
-            mount(none, one.target.as_str(), none, flags, none).map_err(|error| step(said(), error))?;
+            read_only(&one.target).map_err(|error| io::Error::other(format!("{} read-only: {error}", said())))?;
         }
     }
     Ok(())
+}
+
+/// Makes a mount and all mounts below it read-only, at once. A remount would reach the topmost alone, and take away what
+/// else the source forbids (`nosuid`, `nodev`).
+#[allow(unsafe_code, reason = "no safe function makes this system call")]
+fn read_only(target: &str) -> io::Result<()> {
+    let target = CString::new(target)?;
+    let change = libc::mount_attr { attr_set: libc::MOUNT_ATTR_RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let flags = libc::AT_RECURSIVE;
+    // SAFETY: path and structure outlive the call, the size is the structure's own, and the kernel only reads them.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            target.as_ptr(),
+            flags,
+            &raw const change,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Sees from now on what that process sees.
+fn join(joined: Joined) -> io::Result<()> {
+    let step =
+        |error: io::Error| io::Error::other(format!("the mounts of process {} cannot be joined: {error}", joined.pid));
+    let theirs = File::open(format!("/proc/{}/ns/mnt", joined.pid)).map_err(step)?;
+    if !lives(Path::new("/"), joined.pid, joined.start_ticks) {
+        return Err(step(io::Error::other("it ended")));
+    }
+    let (ours, namespace) = (std::fs::metadata("/proc/self/ns/mnt")?, theirs.metadata()?);
+    if (ours.dev(), ours.ino()) == (namespace.dev(), namespace.ino()) {
+        return Ok(());
+    }
+    setns(theirs, CloneFlags::CLONE_NEWNS).map_err(|error| step(error.into()))
 }
 
 /// Something to mount over: a folder for a folder, a file for a file.

@@ -3,17 +3,19 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use lattice_api::agent::HealthSummary;
 use lattice_core::node::HostFacts;
 use lattice_core::node::row::{DiskFact, NicFact};
+use tracing::warn;
 
 use super::Host;
 use super::pci::{self, PciGpu};
-use super::wipe::in_use;
+use super::reading::Reading;
+use super::wipe::{in_use, is_hidden};
 use super::workplace::{LinuxHands, Workplace};
 use crate::hands::Hands;
 
@@ -30,6 +32,11 @@ const SECTOR_BYTES: u64 = 512;
 pub struct LinuxHost {
     root: PathBuf,
     workplace: Workplace,
+    patience: Duration,
+    facts: Arc<Reading<HostFacts>>,
+    health: Arc<Reading<HealthSummary>>,
+    /// What was read last.
+    known: Arc<Mutex<Option<HostFacts>>>,
 }
 
 impl LinuxHost {
@@ -40,7 +47,14 @@ impl LinuxHost {
 
     /// The machine whose /proc, /sys and /etc are below `root`.
     pub fn at(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), workplace: Workplace::default() }
+        Self {
+            root: root.into(),
+            workplace: Workplace::default(),
+            patience: SENSOR_TIMEOUT,
+            facts: Arc::default(),
+            health: Arc::default(),
+            known: Arc::default(),
+        }
     }
 
     /// The same machine, with its workloads elsewhere.
@@ -73,6 +87,10 @@ impl LinuxHost {
             ecc_uncorrected: self.memory_errors() + gpus.iter().map(gpu_memory_errors).sum::<u64>(),
             minor_issue: None,
         }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<HostFacts>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn memory_mib(&self) -> u64 {
@@ -114,9 +132,12 @@ impl LinuxHost {
         let mut folders = entries(&self.root.join("sys/block"));
         folders.retain(|folder| {
             let removable = fs::read_to_string(folder.join("removable")).is_ok_and(|text| text.trim() == "1");
-            !removable && !NO_DISKS.iter().any(|prefix| name(folder).starts_with(prefix))
+            !removable
+                && !is_hidden(&self.root, name(folder))
+                && !NO_DISKS.iter().any(|prefix| name(folder).starts_with(prefix))
         });
-        let in_use = |name: &str| in_use(&self.root, name).is_some();
+        // Where it cannot be told, a wipe looks again and is refused.
+        let in_use = |name: &str| in_use(&self.root, name).is_ok_and(|how| how.is_some());
         let disks = folders.iter().filter_map(|folder| disk(folder));
         disks.map(|disk| DiskFact { in_use: in_use(&disk.name), ..disk }).collect()
     }
@@ -140,20 +161,30 @@ impl Host for LinuxHost {
         Ok(text.trim().to_owned())
     }
 
+    /// While the machine hangs, what was read last; [`Host::health`] says so. The first time it is waited for: a machine
+    /// that says nothing is not one that has nothing.
     async fn facts(&self) -> HostFacts {
-        let host = self.clone();
-        tokio::task::spawn_blocking(move || host.read_facts()).await.unwrap_or_default()
+        loop {
+            let host = self.clone();
+            if let Some(facts) = self.facts.within(self.patience, move || host.read_facts()).await {
+                self.known().replace(facts.clone());
+                return facts;
+            }
+            if let Some(facts) = self.known().clone() {
+                return facts;
+            }
+            warn!("the hardware cannot be read yet");
+            tokio::time::sleep(self.patience).await;
+        }
     }
 
     async fn health(&self) -> HealthSummary {
         let host = self.clone();
-        let reading = tokio::task::spawn_blocking(move || host.read_health());
-        match tokio::time::timeout(SENSOR_TIMEOUT, reading).await {
-            Ok(Ok(health)) => health,
-            Ok(Err(_)) | Err(_) => HealthSummary {
-                minor_issue: Some(format!("sensors did not answer within {} s", SENSOR_TIMEOUT.as_secs())),
-                ..HealthSummary::default()
-            },
+        let late = || Some(format!("sensors did not answer within {} s", self.patience.as_secs()));
+        match self.health.within(self.patience, move || host.read_health()).await {
+            Some(health) if self.facts.is_late() => HealthSummary { minor_issue: late(), ..health },
+            Some(health) => health,
+            None => HealthSummary { minor_issue: late(), ..HealthSummary::default() },
         }
     }
 
@@ -247,6 +278,8 @@ mod tests {
             ("sys/class/net/ens1/device/infiniband/mlx5_0/fw_ver", "28.39.1002\n"),
             ("sys/block/nvme0n1/size", "15002931888\n"),
             ("sys/block/nvme0n1/device/model", "INTEL SSDPF2KX076   \n"),
+            ("sys/block/nvme0c1n1/size", "15002931888\n"),
+            ("sys/block/nvme0c1n1/hidden", "1\n"),
             ("sys/block/sda/size", "1000\n"),
             ("sys/block/sda/removable", "1\n"),
             ("sys/block/loop0/size", "8\n"),
@@ -273,7 +306,7 @@ mod tests {
             speed_mbps: 400_000,
         };
         assert_eq!(facts.nics, [nic], "the bridge has no device");
-        assert_eq!(facts.disks.len(), 1);
+        assert_eq!(facts.disks.len(), 1, "neither a second path to it nor what can be pulled out");
         assert_eq!(
             (facts.disks[0].model.as_str(), facts.disks[0].size_bytes),
             ("INTEL SSDPF2KX076", 7_681_501_126_656)
@@ -288,6 +321,35 @@ mod tests {
         let (_root, host) = machine();
         let health = host.health().await;
         assert_eq!((health.gpu_count, health.max_temperature_c, health.ecc_uncorrected), (2, Some(61), 3));
+    }
+
+    /// Reading a FIFO to which nobody writes hangs.
+    #[tokio::test]
+    async fn a_machine_that_hangs_has_what_it_had_and_says_so() {
+        let (root, host) = machine();
+        let host = LinuxHost { patience: Duration::from_millis(20), ..host };
+        let before = host.facts().await;
+        let (meminfo, count) =
+            (root.path().join("proc/meminfo"), root.path().join("sys/devices/system/edac/mc/mc0/ue_count"));
+        for path in [&meminfo, &count] {
+            fs::remove_file(path).unwrap();
+        }
+        nix::unistd::mkfifo(&meminfo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(host.facts().await, before);
+        let health = host.health().await;
+        assert_eq!((health.gpu_count, health.minor_issue.is_some()), (2, true), "{health:?}");
+        nix::unistd::mkfifo(&count, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let health = host.health().await;
+        assert_eq!((health.gpu_count, health.minor_issue.is_some()), (0, true), "{health:?}");
+        for path in [&meminfo, &count] {
+            drop(fs::OpenOptions::new().write(true).open(path).unwrap());
+            fs::remove_file(path).unwrap();
+        }
+        while host.facts.is_late() || host.health.is_late() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(host.facts().await.memory_mib, 0, "read anew");
+        assert_eq!(host.health().await.minor_issue, None);
     }
 
     #[tokio::test]

@@ -3,12 +3,15 @@
 //! What the device says of itself before and after, which program did it and how that ended: all of it or nothing.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use lattice_core::agent::task::{EraseMethod, NvmeErase, RamScrub, TaskInput, WipeEvidence, WipeOutput};
 use lattice_core::time::Clock;
+use nix::fcntl::OFlag;
 use tokio::process::Command;
 
 use super::pci;
@@ -182,6 +185,8 @@ impl Wiper {
             Ok(kept.join("; "))
         };
         let (status_before, started_at) = (status().await?, clock.now());
+        // Once more: the drives before it took their time.
+        self.is_unused(name)?;
         let ran = run(tool, &["format", &device, setting, "--force"]).await?;
         let finished_at = clock.now();
         ran.succeeded(name)?;
@@ -205,14 +210,15 @@ impl Wiper {
     fn nvme_names(&self) -> BTreeSet<String> {
         let entries = fs::read_dir(self.machine.join("sys/block")).into_iter().flatten().flatten();
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-        names.filter(|name| name.starts_with("nvme")).collect()
+        names.filter(|name| name.starts_with("nvme") && !is_hidden(&self.machine, name)).collect()
     }
 
     /// One that is in use is not what was meant.
     fn is_unused(&self, name: &str) -> Result<(), HandError> {
         match in_use(&self.machine, name) {
-            Some(how) => Err(HandError::failed(format!("{name} is {how}"))),
-            None => Ok(()),
+            Ok(None) => Ok(()),
+            Ok(Some(how)) => Err(HandError::failed(format!("{name} is {how}"))),
+            Err(error) => Err(HandError::failed(format!("whether {name} is in use cannot be told: {error}"))),
         }
     }
 
@@ -264,20 +270,44 @@ async fn run(program: &Path, arguments: &[&str]) -> Result<Ran, HandError> {
     Ok(Ran { code: output.status.code().unwrap_or(-1), said })
 }
 
-/// How a disk is used: mounted, swapped to, or part of an array; none: it is not.
-pub fn in_use(machine: &Path, name: &str) -> Option<String> {
+/// How a disk is used: mounted, swapped to, part of an array or a pool, or held by a program; none: it is not.
+///
+/// # Errors
+/// Its device cannot be opened, and nothing else shows that it is in use: then it is not known.
+pub fn in_use(machine: &Path, name: &str) -> io::Result<Option<String>> {
     let of_it = |device: &str| device.strip_prefix("/dev/").is_some_and(|device| device.starts_with(name));
     let mounts = fs::read_to_string(machine.join("proc/self/mountinfo")).unwrap_or_default();
     let sources = mounts.lines().filter_map(|line| line.split_once(" - ")?.1.split(' ').nth(1));
     let swaps = fs::read_to_string(machine.join("proc/swaps")).unwrap_or_default();
     let swapped = swaps.lines().filter_map(|line| line.split_ascii_whitespace().next());
     if let Some(used) = sources.chain(swapped).find(|device| of_it(device)) {
-        return Some(format!("in use: {used} is mounted or swapped to"));
+        return Ok(Some(format!("in use: {used} is mounted or swapped to")));
     }
     let folder = machine.join("sys/block").join(name);
     let inside = fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_part = |path: &PathBuf| path.file_name().is_some_and(|part| part.to_string_lossy().starts_with(name));
-    inside.filter(is_part).chain([folder.clone()]).find_map(|part| holder(&part)).map(|by| format!("in use by {by}"))
+    match inside.filter(is_part).chain([folder.clone()]).find_map(|part| holder(&part)) {
+        Some(by) => Ok(Some(format!("in use by {by}"))),
+        None => held(&machine.join("dev").join(name)),
+    }
+}
+
+/// The kernel's own answer: nobody opens a device alone of which another one has a part. Pools of ZFS, further members of
+/// btrfs and programs that use it raw are shown nowhere else.
+fn held(device: &Path) -> io::Result<Option<String>> {
+    let alone = OFlag::O_EXCL | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+    match OpenOptions::new().read(true).custom_flags(alone.bits()).open(device) {
+        Ok(_) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+            Ok(Some("in use: something on this host holds it".to_owned()))
+        }
+        Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", device.display()))),
+    }
+}
+
+/// Whether the kernel keeps a block device to itself: one path of several to the same drive, without a device of its own.
+pub fn is_hidden(machine: &Path, name: &str) -> bool {
+    text(&machine.join("sys/block").join(name).join("hidden")) == "1"
 }
 
 fn holder(folder: &Path) -> Option<String> {

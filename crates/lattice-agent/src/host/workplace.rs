@@ -1,7 +1,9 @@
-//! Acts on the real machine: scopes, processes, signals, mounts, its reboot.
+//! Acts on the real machine: scopes, processes, signals, its reboot.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -14,7 +16,6 @@ use lattice_core::agent::task::{
     WipeOutput,
 };
 use lattice_core::time::Clock;
-use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -22,8 +23,8 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
 use super::cgroup::{Cgroups, mounted};
-use super::enter::Entering;
-use super::process::{lives, start_ticks};
+use super::enter::{Entering, Joined};
+use super::process::{Seen, lives, seen};
 use super::wipe::Wiper;
 use crate::hands::{Born, Found, HandError, Hands};
 use crate::state::AllocationState;
@@ -94,6 +95,21 @@ impl LinuxHands {
         self.cgroups.as_ref().map_err(|why| HandError::lacks(why.clone()))
     }
 
+    /// What the first process of an allocation sees.
+    fn view(&self, one: &AllocationState) -> Result<View, HandError> {
+        let folder = self.machine.join(format!("proc/{}", one.pid));
+        let open = |path: PathBuf| {
+            File::open(&path).map_err(|error| HandError::failed(format!("{}: {error}", path.display())))
+        };
+        let opened =
+            open(folder.join("root")).and_then(|root| Ok(View { root, _mounts: open(folder.join("ns/mnt"))? }));
+        // The id may be another process's by now.
+        match lives(&self.machine, one.pid, one.start_ticks) {
+            true => opened,
+            false => Err(gone()),
+        }
+    }
+
     /// Starts a program in a scope, and returns when it runs.
     async fn spawn(&self, entering: &Entering) -> Result<Child, HandError> {
         let spec = serde_json::to_vec(entering).map_err(|error| HandError::failed(error.to_string()))?;
@@ -137,6 +153,7 @@ impl LinuxHands {
             directory: "/".to_owned(),
             user: one.user,
             mounts: Vec::new(),
+            joined: Some(Joined { pid: one.pid, start_ticks: one.start_ticks }),
         })
     }
 
@@ -174,9 +191,13 @@ impl LinuxHands {
         timeout: Duration,
     ) -> Result<CheckpointResult, HandError> {
         let stamp = |path: &Path| std::fs::metadata(path).ok().map(|meta| (meta.len(), meta.modified().ok()));
+        // Kept to the end: the process may save its state and end.
+        let view = done_file.map(|_| self.view(one)).transpose()?;
+        let done_file = view.as_ref().zip(done_file).map(|(view, path)| view.path(path));
+        let done_file = done_file.as_deref();
         let before = done_file.and_then(stamp);
         if !self.signal_first(one, i32::from(number)) {
-            return Err(HandError { code: TaskErrorCode::NotRunning, detail: "its first process ended".to_owned() });
+            return Err(gone());
         }
         let done = async {
             loop {
@@ -251,11 +272,19 @@ impl Hands for LinuxHands {
             directory: start.directory.clone().unwrap_or_else(|| "/".to_owned()),
             user: start.user,
             mounts: start.mounts.clone(),
+            joined: None,
         };
-        let child = self.spawn(&entering).await?;
+        let mut child = self.spawn(&entering).await?;
         let pid = child.id().unwrap_or_default();
-        // One that has ended already waits to be reaped: then its end is what there is to be told.
-        let ticks = start_ticks(&self.machine, pid).unwrap_or_default();
+        let ticks = match seen(&self.machine, pid) {
+            Seen::Lives(ticks) => ticks,
+            // It waits to be reaped: its end is what there is to be told.
+            Seen::Gone => 0,
+            Seen::Unknown => {
+                let _ = child.kill().await;
+                return Err(HandError::failed(format!("when process {pid} started cannot be read")));
+            }
+        };
         self.watch_over(pid, ticks, child);
         Ok(Born { pid, start_ticks: ticks, not_limited })
     }
@@ -301,16 +330,13 @@ impl Hands for LinuxHands {
         }
     }
 
-    async fn clean(&self, cgroup: &str, mounts: &[String]) -> Result<(), HandError> {
+    /// Nothing is unmounted: a workload's mounts are in a namespace that ends with its last process. What the agent
+    /// sees at their targets is the host's own.
+    async fn clean(&self, cgroup: &str) -> Result<(), HandError> {
         let failed = |error: io::Error| HandError::failed(format!("{cgroup}: {error}"));
         if let Ok(cgroups) = &self.cgroups {
             cgroups.kill(cgroup).await.map_err(failed)?;
             cgroups.remove(cgroup).await.map_err(failed)?;
-        }
-        let mounted = std::fs::read_to_string(self.machine.join("proc/self/mountinfo")).unwrap_or_default();
-        for target in mounts.iter().rev().filter(|target| is_mounted(&mounted, target)) {
-            umount2(target.as_str(), MntFlags::MNT_DETACH)
-                .map_err(|error| HandError::failed(format!("{target} cannot be unmounted: {error}")))?;
         }
         Ok(())
     }
@@ -334,6 +360,25 @@ impl Hands for LinuxHands {
     }
 }
 
+/// What a process sees, also after it ended.
+struct View {
+    root: File,
+    /// Keeps what is mounted there.
+    _mounts: File,
+}
+
+impl View {
+    /// The agent's way to a file that the process knows as `path`.
+    fn path(&self, path: &Path) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/self/fd/{}", self.root.as_raw_fd()));
+        root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+}
+
+fn gone() -> HandError {
+    HandError { code: TaskErrorCode::NotRunning, detail: "its first process ended".to_owned() }
+}
+
 fn too_long(timeout: Duration) -> HandError {
     let detail = format!("its state was not saved within {} ms", timeout.as_millis());
     HandError { code: TaskErrorCode::TimedOut, detail }
@@ -341,10 +386,6 @@ fn too_long(timeout: Duration) -> HandError {
 
 fn says_done(path: &Path) -> bool {
     std::fs::read_to_string(path).is_ok_and(|text| text.lines().next_back() == Some("done"))
-}
-
-fn is_mounted(mountinfo: &str, target: &str) -> bool {
-    mountinfo.lines().any(|line| line.split(' ').nth(4) == Some(target))
 }
 
 fn exit_of(status: std::process::ExitStatus) -> ExitStatus {

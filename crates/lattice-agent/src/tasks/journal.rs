@@ -128,23 +128,19 @@ impl Journal {
                 let why = format!("{OPEN} tasks are open on this host");
                 return Ok(Handed::Refused(TaskErrorCode::Busy, why));
             }
-            prune(&mut entries, now);
-            if entries.len() >= KEPT {
-                let why = format!("{KEPT} tasks of this host are not reported yet");
-                return Ok(Handed::Refused(TaskErrorCode::Busy, why));
-            }
-            entries.push(Entry {
+            let entry = Entry {
                 task: statement.task,
                 nonce: Some(statement.nonce.clone()),
                 issued_at: Some(statement.issued_at),
                 expires_at: statement.expires_at,
                 stage: Stage::Received { statement: Box::new(statement.clone()) },
-            });
+            };
+            if !add(&mut entries, entry, now) {
+                let why = format!("{KEPT} tasks of this host are not reported yet");
+                return Ok(Handed::Refused(TaskErrorCode::Busy, why));
+            }
         }
-        if let Err(error) = self.save().await {
-            self.entries().retain(|entry| entry.task != statement.task);
-            return Err(error);
-        }
+        self.save_new(statement.task).await?;
         Ok(Handed::Accepted)
     }
 
@@ -156,19 +152,12 @@ impl Journal {
     /// It cannot be written: it must not be said then.
     pub async fn refuse(&self, report: Box<TaskReport>, now: Timestamp) -> std::io::Result<bool> {
         let task = report.task;
-        {
-            let mut entries = self.entries();
-            prune(&mut entries, now);
-            if entries.len() >= KEPT {
-                return Ok(false);
-            }
-            let stage = Stage::Done { report };
-            entries.push(Entry { task, nonce: None, issued_at: None, expires_at: now + REFUSED, stage });
+        let stage = Stage::Done { report };
+        let entry = Entry { task, nonce: None, issued_at: None, expires_at: now + REFUSED, stage };
+        if !add(&mut self.entries(), entry, now) {
+            return Ok(false);
         }
-        if let Err(error) = self.save().await {
-            self.entries().retain(|entry| entry.task != task);
-            return Err(error);
-        }
+        self.save_new(task).await?;
         Ok(true)
     }
 
@@ -211,6 +200,15 @@ impl Journal {
         self.save().await
     }
 
+    /// Writes the journal with an entry that was just added; one that cannot be written is not there.
+    async fn save_new(&self, task: TaskId) -> std::io::Result<()> {
+        let saved = self.save().await;
+        if saved.is_err() {
+            self.entries().retain(|entry| entry.task != task);
+        }
+        saved
+    }
+
     async fn save(&self) -> std::io::Result<()> {
         let _turn = self.writing.lock().await;
         let bytes = serde_json::to_vec(&*self.entries()).map_err(std::io::Error::other)?;
@@ -240,6 +238,16 @@ impl Entry {
             Stage::Done { report } | Stage::Reported { report } => Handed::Over(report.clone()),
         }
     }
+}
+
+/// Adds an entry; false: there is no room for it.
+fn add(entries: &mut Vec<Entry>, entry: Entry, now: Timestamp) -> bool {
+    prune(entries, now);
+    let has_room = entries.len() < KEPT;
+    if has_room {
+        entries.push(entry);
+    }
+    has_room
 }
 
 /// Forgets what nobody can hand over again, and the oldest of what is over when there is too much of it.

@@ -48,6 +48,8 @@ impl Tasks {
                     self.settle(job).await;
                 }
                 Answer::NotProven(detail) => {
+                    // Said again, it would be refused again.
+                    self.passing().retain(|report| *report != job.report);
                     let progress = Progress::failed(TaskErrorCode::NoEvidence, detail);
                     self.replace(TaskReport { progress, ..job.report }).await;
                 }

@@ -181,8 +181,9 @@ pub fn one(state: &AgentState) -> &AllocationState {
     &state.allocations[0]
 }
 
-/// Whether a path is mounted on the host.
-pub fn is_mounted(path: &Path) -> bool {
+/// What the host has mounted at a path and below it.
+pub fn mounts_below(path: &Path) -> Vec<String> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-    mounts.lines().any(|line| line.split(' ').nth(4) == path.to_str())
+    let is_below = |line: &&str| line.split(' ').nth(4).is_some_and(|target| Path::new(target).starts_with(path));
+    mounts.lines().filter(is_below).map(str::to_owned).collect()
 }

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use lattice_agent::{AgentState, AllocationState, Item};
-use lattice_core::agent::task::Running;
-use nix::mount::{MsFlags, mount};
+use lattice_core::agent::task::{AllocationStart, Mount, Running};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use proptest::prelude::*;
 
-use crate::place::{BOOT, Place, born, is_alive, is_mounted, node, one, running, start, stop, until};
+use crate::place::{BOOT, Place, born, is_alive, mounts_below, node, one, running, start, stop, until};
 
 #[tokio::test]
 async fn the_living_are_reattached_and_the_dead_are_cleaned_up_after() {
@@ -144,26 +144,38 @@ async fn an_agent_that_died_between_the_start_and_its_record_finds_the_process()
     assert!(workloads.running().is_empty());
 }
 
+/// The host mounts `/scratch`, a workload mounts `/scratch/a` over it: the host's stays, the workload's does not.
 #[tokio::test]
-async fn what_was_mounted_for_the_dead_is_unmounted() {
-    let Some(place) = Place::new("what_was_mounted_for_the_dead_is_unmounted") else { return };
-    let (outer, inner) = (place.folder.path().join("outer"), place.folder.path().join("outer/inner"));
-    std::fs::create_dir_all(&inner).unwrap();
+async fn a_mount_of_the_host_outlives_the_workload_that_mounted_over_it() {
+    let test = "a_mount_of_the_host_outlives_the_workload_that_mounted_over_it";
+    let Some(place) = Place::new(test) else { return };
+    let scratch = place.folder.path().join("scratch");
+    std::fs::create_dir(&scratch).unwrap();
     let none: Option<&str> = None;
-    for target in [&outer, &inner] {
-        std::fs::create_dir_all(target).unwrap();
-        if mount(Some("tmpfs"), target, Some("tmpfs"), MsFlags::empty(), none).is_err() {
-            println!("skipped: what_was_mounted_for_the_dead_is_unmounted (mounting is not allowed)");
-            return;
-        }
+    if mount(Some("tmpfs"), &scratch, Some("tmpfs"), MsFlags::empty(), none).is_err() {
+        println!("skipped: {test} (mounting is not allowed)");
+        return;
     }
-    drop(place.recover().await);
-    let mut state = place.state().await;
-    let mounts = [&outer, &inner].map(|path| path.to_str().unwrap().to_owned()).into();
-    state.allocations.push(AllocationState { mounts, ..entry(&place, running(1, 1), 0, 0) });
-    state.save(&place.storage()).await.unwrap();
-    place.recover().await;
-    assert!(!is_mounted(&outer) && !is_mounted(&inner));
+    std::fs::create_dir(scratch.join("a")).unwrap();
+    let before = mounts_below(place.folder.path());
+    let bind = Mount {
+        source: scratch.join("a").to_str().unwrap().to_owned(),
+        target: scratch.to_str().unwrap().to_owned(),
+        read_only: false,
+    };
+    let workloads = place.recover().await;
+    let with_mount = |number| AllocationStart { mounts: vec![bind.clone()], ..start(number, 1, "exec sleep 1000") };
+    let (stopped, _) = born(&workloads.start(&with_mount(1)).await.unwrap());
+    workloads.stop(&stop(1, 1, 1_000)).await.unwrap();
+    assert_eq!(mounts_below(place.folder.path()), before, "after a stop");
+    let (orphan, _) = born(&workloads.start(&with_mount(2)).await.unwrap());
+    drop(workloads);
+    kill(Pid::from_raw(orphan as i32), Signal::SIGKILL).unwrap();
+    until("it ended", || !is_alive(orphan)).await;
+    assert!(place.recover().await.running().is_empty());
+    assert_eq!(mounts_below(place.folder.path()), before, "after it died while no agent was there");
+    assert!(!is_alive(stopped) && !is_alive(orphan), "nobody is left who could see a mount of theirs");
+    umount2(&scratch, MntFlags::MNT_DETACH).unwrap();
 }
 
 #[tokio::test]

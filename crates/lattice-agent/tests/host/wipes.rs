@@ -1,12 +1,14 @@
 //! Wipes with tools that only pretend: what they say is recorded, what they refuse is not a wipe.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 use lattice_agent::{HandError, Hands, Host, LinuxHost, Workplace};
 use lattice_core::agent::task::{EraseMethod, GpuScrub, NvmeErase, RamScrub, TaskErrorCode, TaskInput};
+use nix::fcntl::OFlag;
 
 use crate::place::FixedClock;
 
@@ -23,6 +25,10 @@ impl Machine {
             ("sys/block/nvme1n1/size", "2000\n"),
             ("sys/block/nvme1n1/device/model", "INTEL X\n"),
             ("sys/block/nvme1n1/device/serial", "S1\n"),
+            ("sys/block/nvme1c1n1/size", "2000\n"),
+            ("sys/block/nvme1c1n1/hidden", "1\n"),
+            ("dev/nvme0n1", ""),
+            ("dev/nvme1n1", ""),
             ("sys/block/sda/size", "1\n"),
             ("sys/bus/pci/devices/0000:26:00.0/class", "0x120000\n"),
             ("sys/bus/pci/devices/0000:26:00.0/vendor", "0x1002\n"),
@@ -105,6 +111,45 @@ async fn a_drive_that_is_used_absent_or_refuses_is_not_erased() {
     machine.tool("nvme", &NVME.replace("esac", "  format) echo 'Invalid Format' >&2; exit 2 ;;\nesac"));
     let refused = why(erase(&["nvme1n1"], &["nvme0n1"])).await;
     assert!(refused.detail.contains("ended with 2: Invalid Format"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_drive_that_something_holds_or_of_which_nothing_is_known_is_not_erased() {
+    let machine = Machine::new();
+    machine.tool("nvme", NVME);
+    let (hands, input) = (machine.hands(), erase(&["nvme1n1"], &["nvme0n1"]));
+    let device = machine.root.path().join("dev/nvme1n1");
+    fs::remove_file(&device).unwrap();
+    let unknown = hands.wipe(&input, &FixedClock).await.unwrap_err();
+    assert!(unknown.detail.contains("cannot be told"), "{unknown}");
+    assert!(!machine.asked().contains("format"), "{}", machine.asked());
+    let Some(backed) = Loop::over(&machine.write("backing", &"0".repeat(1 << 20))) else {
+        println!("skipped: a_drive_that_something_holds_or_of_which_nothing_is_known_is_not_erased (no loop device)");
+        return;
+    };
+    std::os::unix::fs::symlink(&backed.0, &device).unwrap();
+    let holder = fs::OpenOptions::new().read(true).custom_flags(OFlag::O_EXCL.bits()).open(&backed.0).unwrap();
+    let held = hands.wipe(&input, &FixedClock).await.unwrap_err();
+    assert!(held.detail.contains("something on this host holds it"), "{held}");
+    assert!(!machine.asked().contains("format"), "{}", machine.asked());
+    drop(holder);
+    hands.wipe(&input, &FixedClock).await.unwrap().proves(&input).unwrap();
+}
+
+/// A block device over a file, for as long as it is kept.
+struct Loop(String);
+
+impl Loop {
+    fn over(file: &Path) -> Option<Self> {
+        let output = Command::new("losetup").args(["--find", "--show"]).arg(file).output().ok()?;
+        output.status.success().then(|| Self(String::from_utf8_lossy(&output.stdout).trim().to_owned()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use lattice_core::agent::task::{
     AllocationCheckpoint, AllocationStart, CheckpointHow, CheckpointResult, CpuLimit, DrainMode, ExitStatus, Limits,
     Mount, StopResult, TaskErrorCode, TaskOutput, User,
 };
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use crate::place::{Place, born, catches, is_alive, one, running, start, stop, until};
 
@@ -153,10 +154,79 @@ async fn mounts_are_seen_by_the_workload_alone_and_end_with_it() {
     }
     until("it looked", || said.exists()).await;
     assert_eq!(std::fs::read_to_string(&said).unwrap(), "here", "it reads, and cannot write");
-    assert!(!crate::place::is_mounted(&target), "the host does not see it");
+    assert!(crate::place::mounts_below(&target).is_empty(), "the host does not see it");
     assert_eq!(one(&place.state().await).mounts, [target.to_str().unwrap()]);
     workloads.stop(&stop(1, 1, 1_000)).await.unwrap();
     assert!(std::fs::read_dir(&target).unwrap().next().is_none());
+}
+
+#[tokio::test]
+async fn a_read_only_mount_is_read_only_down_to_what_is_mounted_inside_it() {
+    let test = "a_read_only_mount_is_read_only_down_to_what_is_mounted_inside_it";
+    let Some(place) = Place::new(test) else { return };
+    let folder = place.folder.path();
+    let (source, target) = (folder.join("data"), folder.join("inside"));
+    let inner = source.join("inner");
+    std::fs::create_dir_all(&inner).unwrap();
+    let none: Option<&str> = None;
+    if mount(Some("tmpfs"), &inner, Some("tmpfs"), MsFlags::MS_NOEXEC, none).is_err() {
+        println!("skipped: {test} (mounting is not allowed)");
+        return;
+    }
+    let said = folder.join("said");
+    let script = format!(
+        "(touch {0}/a && echo outer; touch {0}/inner/a && echo inner; grep -o '{0}/inner .*noexec' /proc/self/mountinfo \
+         > /dev/null && echo noexec) > {1}.new 2>/dev/null; mv {1}.new {1}; exec sleep 1000",
+        target.display(),
+        said.display()
+    );
+    let path = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    let bind = Mount { source: path(&source), target: path(&target), read_only: true };
+    let workloads = place.recover().await;
+    workloads.start(&AllocationStart { mounts: vec![bind], ..start(1, 1, &script) }).await.unwrap();
+    until("it looked", || said.exists()).await;
+    assert_eq!(std::fs::read_to_string(&said).unwrap(), "noexec\n", "what it could write, and what is still forbidden");
+    std::fs::write(inner.join("host"), "the host writes on").unwrap();
+    workloads.stop(&stop(1, 1, 1_000)).await.unwrap();
+    umount2(&inner, MntFlags::MNT_DETACH).unwrap();
+}
+
+#[tokio::test]
+async fn a_checkpoint_sees_what_its_allocation_has_mounted() {
+    let test = "a_checkpoint_sees_what_its_allocation_has_mounted";
+    let Some(place) = Place::new(test) else { return };
+    let (source, target) = (place.folder.path().join("data"), place.folder.path().join("inside"));
+    std::fs::create_dir(&source).unwrap();
+    std::fs::create_dir(&target).unwrap();
+    let path = |path: &std::path::Path| path.to_str().unwrap().to_owned();
+    let mount = Mount { source: path(&source), target: path(&target), read_only: false };
+    let script = format!("trap 'echo done > {0}/done; exit 0' USR1; while :; do sleep 0.01; done", target.display());
+    let workloads = place.recover().await;
+    let started = workloads.start(&AllocationStart { mounts: vec![mount], ..start(1, 1, &script) }).await;
+    let pid = match started {
+        Err(error) if error.detail.contains("mounts of its own") => {
+            println!("skipped: {test} (no mount namespaces)");
+            return;
+        }
+        other => born(&other.unwrap()).0,
+    };
+    until("the trap is set", || catches(pid, 10)).await;
+    let ask = |how: CheckpointHow| AllocationCheckpoint {
+        allocation: running(1, 1).allocation,
+        ownership_epoch: running(1, 1).ownership_epoch,
+        how,
+        timeout_ms: 15_000,
+    };
+    let save = format!("echo saved > {}/saved", target.display());
+    let command = CheckpointHow::Command { argv: ["/bin/sh", "-c", &save].map(str::to_owned).into() };
+    assert_eq!(workloads.checkpoint(&ask(command.clone())).await.unwrap(), CheckpointResult::Done);
+    assert_eq!(std::fs::read_to_string(source.join("saved")).unwrap(), "saved\n");
+    // It ends as soon as it has saved its state, and its mounts with it.
+    let usr1 = CheckpointHow::Signal { number: 10, done_file: Some(path(&target.join("done"))) };
+    assert_eq!(workloads.checkpoint(&ask(usr1)).await.unwrap(), CheckpointResult::Done);
+    assert_eq!(std::fs::read_dir(&target).unwrap().count(), 0, "nothing was written beside the mount");
+    until("it ended", || !is_alive(pid)).await;
+    assert!(workloads.checkpoint(&ask(command)).await.is_err(), "there is nothing to be saved any more");
 }
 
 #[tokio::test]

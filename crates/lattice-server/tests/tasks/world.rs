@@ -170,7 +170,7 @@ impl Hands for Remembering {
     ) -> Result<CheckpointResult, HandError> {
         Ok(CheckpointResult::Unsupported)
     }
-    async fn clean(&self, cgroup: &str, _: &[String]) -> Result<(), HandError> {
+    async fn clean(&self, cgroup: &str) -> Result<(), HandError> {
         self.alive.lock().unwrap().retain(|allocation, epoch| format!("{allocation}-{epoch}") != cgroup);
         Ok(())
     }

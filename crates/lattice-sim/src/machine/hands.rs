@@ -152,7 +152,7 @@ impl Hands for SimulatedHands {
         }
     }
 
-    async fn clean(&self, cgroup: &str, _: &[String]) -> Result<(), HandError> {
+    async fn clean(&self, cgroup: &str) -> Result<(), HandError> {
         self.inner().alive.remove(cgroup);
         Ok(())
     }

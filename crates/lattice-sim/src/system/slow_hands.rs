@@ -77,9 +77,9 @@ impl Hands for SlowHands {
         self.hands.checkpoint(one, how, timeout).await
     }
 
-    async fn clean(&self, cgroup: &str, mounts: &[String]) -> Result<(), HandError> {
+    async fn clean(&self, cgroup: &str) -> Result<(), HandError> {
         self.pause(200).await;
-        self.hands.clean(cgroup, mounts).await
+        self.hands.clean(cgroup).await
     }
 
     async fn scopes(&self) -> Vec<Found> {
