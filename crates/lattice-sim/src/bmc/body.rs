@@ -8,6 +8,8 @@ use super::state::{BmcFault, SimBmc};
 pub(super) const SYSTEM: &str = "/redfish/v1/Systems/1";
 pub(super) const RESET: &str = "/redfish/v1/Systems/1/Actions/ComputerSystem.Reset";
 pub(super) const TASK: &str = "/redfish/v1/TaskService/Tasks/1/Monitor";
+const PROCESSORS: &str = "/redfish/v1/Systems/1/Processors";
+const SECOND_PAGE: &str = "/redfish/v1/Systems/1/Processors?$skip=2";
 const DRIVE: &str = "/redfish/v1/Systems/1/Storage/1/Drives/nvme0";
 pub(super) const ERASE: &str = "/redfish/v1/Systems/1/Storage/1/Drives/nvme0/Actions/Drive.SecureErase";
 
@@ -38,16 +40,14 @@ pub(super) fn resource(bmc: &SimBmc, path: &str) -> Option<Value> {
         "/redfish/v1/Systems/1/Memory/A2" => {
             json!({ "Id": "A2", "Name": "DIMM A2", "Status": { "State": "Absent", "Health": null } })
         }
-        "/redfish/v1/Systems/1/Processors" => members(&[
-            "/redfish/v1/Systems/1/Processors/CPU",
-            "/redfish/v1/Systems/1/Processors/GPU0",
-            "/redfish/v1/Systems/1/Processors/GPU1",
-        ]),
+        PROCESSORS => processors(bmc, 1),
+        SECOND_PAGE => processors(bmc, 2),
         "/redfish/v1/Systems/1/Processors/CPU" => {
             json!({ "Id": "CPU", "Name": "CPU", "ProcessorType": "CPU", "Status": status(true) })
         }
         "/redfish/v1/Systems/1/Processors/GPU0" => {
-            json!({ "Id": "GPU0", "Name": "GPU 0", "ProcessorType": "GPU", "Status": status(true) })
+            let health = if bmc.has(&BmcFault::GpuWarns) { "Warning" } else { "OK" };
+            json!({ "Id": "GPU0", "Name": "GPU 0", "ProcessorType": "GPU", "Status": { "State": "Enabled", "Health": health } })
         }
         "/redfish/v1/Systems/1/Processors/GPU1" => gpu(bmc),
         "/redfish/v1/Chassis/1" => json!({
@@ -104,6 +104,21 @@ fn system(bmc: &SimBmc) -> Value {
             "target": RESET, "ResetType@Redfish.AllowableValues": ["On", "ForceOff", "GracefulShutdown", "ForceRestart"],
         } },
     })
+}
+
+/// A page of the processors: the second has what the first has not, where there are two.
+fn processors(bmc: &SimBmc, page: u32) -> Value {
+    let [cpu, first, second] = ["CPU", "GPU0", "GPU1"].map(|name| format!("{PROCESSORS}/{name}"));
+    let endless = bmc.has(&BmcFault::PagesWithoutEnd);
+    let mut body = match (page, endless || bmc.has(&BmcFault::Pages)) {
+        (1, false) => members(&[&cpu, &first, &second]),
+        (1, true) => members(&[&cpu, &first]),
+        (_, _) => members(&[&second]),
+    };
+    if endless || (page == 1 && bmc.has(&BmcFault::Pages)) {
+        body["Members@odata.nextLink"] = json!(SECOND_PAGE);
+    }
+    body
 }
 
 fn gpu(bmc: &SimBmc) -> Value {

@@ -62,7 +62,8 @@ async fn answer(
         bmc.state().refused_logins += 1;
         return Ok(refused(StatusCode::UNAUTHORIZED, "the login is wrong"));
     }
-    Ok(match (parts.method, parts.uri.path()) {
+    let path = parts.uri.path_and_query().map_or("", |path| path.as_str());
+    Ok(match (parts.method, path) {
         (Method::GET, TASK) => task(&bmc),
         (Method::GET, path) => read(&bmc, path),
         (Method::PATCH, SYSTEM) => patch(&bmc, &parts.headers, &body),
@@ -82,6 +83,10 @@ fn logged_in(bmc: &SimBmc, headers: &HeaderMap) -> bool {
 }
 
 fn read(bmc: &SimBmc, path: &str) -> Response<Full<Bytes>> {
+    if let Some(status) = bmc.unreadable(path) {
+        let status = StatusCode::from_u16(status).expect("tests name statuses that there are");
+        return if status.is_success() { json_response(status, &json!({})) } else { refused(status, "it broke") };
+    }
     let Some(body) = resource(bmc, path) else {
         return refused(StatusCode::NOT_FOUND, "no such resource");
     };

@@ -31,8 +31,21 @@ pub enum BmcFault {
     GpuOffBus,
     /// A GPU's slot is empty.
     GpuAbsent,
+    /// The first GPU is not well, and on the bus.
+    GpuWarns,
     /// A fan is slow.
     FanSlow,
+    /// Reading this resource ends with this status; 200: with a body that says nothing.
+    Unreadable {
+        /// Its path.
+        path: &'static str,
+        /// The status.
+        status: u16,
+    },
+    /// Its processors come in two pages.
+    Pages,
+    /// The second page of its processors is followed by itself.
+    PagesWithoutEnd,
 }
 
 /// How a reset is answered.
@@ -178,6 +191,14 @@ impl SimBmc {
 
     pub(super) fn has(&self, fault: &BmcFault) -> bool {
         self.state().faults.contains(fault)
+    }
+
+    /// The status that reading this resource ends with, if it is not read as it is.
+    pub(super) fn unreadable(&self, asked: &str) -> Option<u16> {
+        self.state().faults.iter().find_map(|fault| {
+            let BmcFault::Unreadable { path, status } = fault else { return None };
+            (*path == asked).then_some(*status)
+        })
     }
 
     pub(super) fn record(&self, what: impl Into<String>) {

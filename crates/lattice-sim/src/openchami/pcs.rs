@@ -21,10 +21,20 @@ pub enum PcsFault {
     Unsupported,
 }
 
-#[derive(Default)]
+#[derive(Clone, Copy)]
 struct Node {
     on: bool,
+    /// When it went on or off last: the real one writes its store then, and not when it reads the same again.
+    changed: Timestamp,
     fault: Option<PcsFault>,
+}
+
+impl Node {
+    fn switch(&mut self, on: bool, now: Timestamp) {
+        if self.on != on {
+            (self.on, self.changed) = (on, now);
+        }
+    }
 }
 
 struct Begun {
@@ -46,12 +56,15 @@ struct State {
     transitions: Vec<Begun>,
     takes: Duration,
     compresses: bool,
+    /// What it read last, while it reads no more.
+    stands_still: Option<BTreeMap<String, Node>>,
 }
 
 impl SimPcs {
     /// Power control of these nodes, which are off.
     pub fn new(nodes: &[&str], clock: Arc<dyn Clock>) -> Arc<Self> {
-        let nodes = nodes.iter().map(|name| ((*name).to_owned(), Node::default())).collect();
+        let off = Node { on: false, changed: clock.now(), fault: None };
+        let nodes = nodes.iter().map(|name| ((*name).to_owned(), off)).collect();
         Arc::new(Self { clock, state: Mutex::new(State { nodes, ..State::default() }) })
     }
 
@@ -72,10 +85,23 @@ impl SimPcs {
         self.state().compresses = true;
     }
 
+    /// It does what it is told, and answers for power with what it read until now.
+    pub fn stand_still(&self) {
+        self.settle();
+        let mut state = self.state();
+        state.stands_still = Some(state.nodes.clone());
+    }
+
+    /// It reads power again.
+    pub fn go_on(&self) {
+        self.state().stands_still = None;
+    }
+
     /// Somebody pressed the button: nobody was asked.
     pub fn press(&self, node: &str, on: bool) {
+        let now = self.clock.now();
         if let Some(node) = self.state().nodes.get_mut(node) {
-            node.on = on;
+            node.switch(on, now);
         }
     }
 
@@ -108,7 +134,7 @@ impl SimPcs {
                 if let Some(node) = nodes.get_mut(name)
                     && node.fault.is_none()
                 {
-                    node.on = on;
+                    node.switch(on, now);
                 }
             }
         }
@@ -158,7 +184,8 @@ impl SimPcs {
         let wanted: Vec<&str> =
             asked.query.iter().filter(|(name, _)| name == "xname").map(|(_, value)| value.as_str()).collect();
         let state = self.state();
-        let shown = state.nodes.iter().filter(|(name, _)| wanted.is_empty() || wanted.contains(&name.as_str()));
+        let shown = state.stands_still.as_ref().unwrap_or(&state.nodes).iter();
+        let shown = shown.filter(|(name, _)| wanted.is_empty() || wanted.contains(&name.as_str()));
         let status: Vec<_> = shown
             .map(|(name, node)| {
                 let lost = node.fault == Some(PcsFault::Unreachable);
@@ -166,7 +193,7 @@ impl SimPcs {
                     "xname": name, "powerState": if node.on { "on" } else { "off" },
                     "managementState": if lost { "unavailable" } else { "available" },
                     "error": if lost { Value::from("no answer from the BMC") } else { Value::Null },
-                    "supportedPowerTransitions": ["On", "Force-Off"], "lastUpdated": self.clock.now().to_string(),
+                    "supportedPowerTransitions": ["On", "Force-Off"], "lastUpdated": node.changed.to_string(),
                 })
             })
             .collect();

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lattice_core::bmc::{BreakerState, CipherSuite};
+use lattice_core::bmc::{Bmc, BmcEndpoint, BmcTls, BmcWay, BreakerState, CipherSuite};
+use lattice_core::ids::{Generation, NodeId, SiteId};
 use lattice_core::node::PowerFact;
+use lattice_core::time::{Clock, Timestamp};
 use lattice_providers::error::{ErrorKind, Remedy};
 use lattice_providers::machine::bmc::{BmcControl, BmcGates, BmcObserver, Caller, Gate, Gated, PowerOrder};
 use lattice_sim::bmc::BmcFault;
@@ -133,4 +135,69 @@ async fn until(met: impl Fn() -> bool) {
     while !met() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// A row of node `node`, set at the beginning of time.
+fn row(node: u128, generation: u64, breaker: BreakerState) -> Bmc {
+    let way = BmcWay::Redfish { tls: BmcTls::Plain, system: None };
+    let address = "127.0.0.1".parse().unwrap();
+    Bmc {
+        node: NodeId::new(uuid::Uuid::from_u128(node)),
+        site: SiteId::new(uuid::Uuid::from_u128(1)),
+        endpoint: BmcEndpoint { address, port: None, way, credential_path: "kv/bmc".to_owned() },
+        refusals: if breaker == BreakerState::Closed { 0 } else { 3 },
+        breaker,
+        set_at: Timestamp::default(),
+        set_by: "ada".to_owned(),
+        generation: Generation(generation),
+    }
+}
+
+fn open(since: Timestamp) -> BreakerState {
+    BreakerState::Open { since, by: "health poll of another server".to_owned() }
+}
+
+#[tokio::test]
+async fn what_another_server_opened_is_open_here_too_after_a_refusal_and_closed_only_by_a_later_login() {
+    let target = Target::simulator().await;
+    let gate = Arc::new(Gate::default());
+    gate.adopt(&row(1, 1, BreakerState::Closed));
+    let bmc = gated(&target, &gate, "wrong-one", "job 7");
+    bmc.power().await.unwrap_err();
+    let since = SystemClock.now();
+    gate.adopt(&row(1, 2, open(since)));
+    let locked = bmc.power().await.unwrap_err();
+    assert!(matches!(locked.kind, ErrorKind::LockedOut { .. }), "{locked}");
+    assert_eq!((target.sim().refused_logins(), gate.view().breaker), (1, open(since)));
+    // A row that closed says that a login was taken there, or that an operator vouches for it.
+    gate.adopt(&row(1, 3, BreakerState::Closed));
+    gated(&target, &gate, PASSWORD, "job 7").power().await.unwrap();
+    let earlier = Timestamp::from_millis(since.as_millis() - 1);
+    gate.adopt(&row(1, 4, open(earlier)));
+    assert_eq!(gate.view().breaker, BreakerState::Closed, "a login was taken since");
+    gate.adopt(&row(1, 5, open(SystemClock.now() + Duration::from_secs(1))));
+    assert!(matches!(gate.view().breaker, BreakerState::Open { .. }), "and refused after that");
+}
+
+#[test]
+fn two_nodes_behind_one_bmc_do_not_undo_each_other_s_reset() {
+    let gate = Gate::default();
+    let since = Timestamp::from_millis(1_000);
+    gate.adopt(&row(1, 9, open(since)));
+    gate.adopt(&row(2, 2, BreakerState::Closed));
+    assert_eq!(gate.view().breaker, open(since), "what never opened closes nothing");
+    gate.adopt(&row(2, 3, open(since)));
+    gate.adopt(&row(2, 4, BreakerState::Closed));
+    assert_eq!(
+        gate.view().breaker,
+        BreakerState::Closed,
+        "the reset of the one counts, however often the other changed"
+    );
+    gate.adopt(&row(1, 10, open(since)));
+    assert_eq!(gate.view().breaker, BreakerState::Closed, "what was reset does not come back by the other");
+    gate.adopt(&row(1, 11, open(Timestamp::from_millis(2_000))));
+    assert_eq!(gate.view().breaker, open(Timestamp::from_millis(2_000)), "what opened later does");
+    let vouched = Bmc { set_at: Timestamp::from_millis(3_000), ..row(3, 1, BreakerState::Closed) };
+    gate.adopt(&vouched);
+    assert_eq!(gate.view().breaker, BreakerState::Closed, "it was set since");
 }

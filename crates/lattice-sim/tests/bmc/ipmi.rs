@@ -116,6 +116,44 @@ async fn gone(is_gone: impl Fn() -> bool) {
     tokio::time::timeout(Duration::from_secs(5), looks).await.expect("the child lives on");
 }
 
+/// A BMC whose event log is the file `log` and says how many entries it has in the file `count`.
+fn of_a_log(directory: &Path) -> IpmiClient {
+    let script = format!(
+        "case \"$*\" in *'sdr info'*) echo 'Record Count : 0';; *'sel elist'*) cat {0}/log;; \
+         *'sel info'*) echo 'SEL Information'; echo \"Entries          : $(cat {0}/count)\";; esac",
+        directory.display()
+    );
+    let settings = IpmiSettings { limit: Duration::from_secs(20), ..stand_in(directory, &script) };
+    IpmiClient::new(settings, login(PASSWORD), Arc::new(SystemClock))
+}
+
+#[tokio::test]
+async fn a_log_that_was_cleared_begins_anew_and_one_that_was_cut_off_does_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let bmc = of_a_log(directory.path());
+    let entry = |id: u32| format!("{id:4x} | 11/21/2026 | 10:00:00 | Memory DIM{id} | Uncorrectable ECC | Asserted\n");
+    let log = |entries: u32, count: u32| {
+        let log: String = (1..=entries).map(entry).collect();
+        std::fs::write(directory.path().join("log"), log).unwrap();
+        std::fs::write(directory.path().join("count"), count.to_string()).unwrap();
+    };
+    log(12, 12);
+    let first = bmc.health(None).await.unwrap();
+    assert_eq!((first.evidence.len(), first.log_position), (0, Some(12)), "what was there before is history");
+    log(2, 12);
+    let cut_off = bmc.health(first.log_position).await.unwrap();
+    assert_eq!((cut_off.evidence.len(), cut_off.log_position), (0, Some(12)), "{cut_off:?}");
+    assert!(cut_off.not_read.iter().any(|what| what.starts_with("event log")), "{cut_off:?}");
+    log(2, 2);
+    let cleared = bmc.health(cut_off.log_position).await.unwrap();
+    assert_eq!((cleared.evidence.len(), cleared.log_position), (2, Some(2)), "{cleared:?}");
+    log(0, 0);
+    let empty = bmc.health(cleared.log_position).await.unwrap();
+    assert_eq!((empty.evidence.len(), empty.log_position), (0, Some(0)), "{empty:?}");
+    log(1, 1);
+    assert_eq!(bmc.health(empty.log_position).await.unwrap().evidence.len(), 1);
+}
+
 #[tokio::test]
 async fn the_password_is_in_the_child_s_environment_alone_and_in_no_message() {
     let directory = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lattice_core::bmc::{Component, judge};
+use lattice_core::bmc::{Component, HealthReport, judge};
 use lattice_core::node::PowerFact;
 use lattice_providers::error::ErrorKind;
 use lattice_providers::machine::bmc::{BmcObserver, BootDevice, NextBoot, PowerOrder};
@@ -43,6 +43,43 @@ async fn an_empty_gpu_slot_of_a_machine_whose_sku_has_fewer_gpus_proves_nothing(
     let report = target.client().health(None).await.unwrap();
     assert_eq!(report.gpus_present, Some(1));
     assert!(judge(&report, 1).is_empty(), "{report:?}");
+}
+
+const GPU: &str = "/redfish/v1/Systems/1/Processors/GPU1";
+const SECOND_PAGE: &str = "/redfish/v1/Systems/1/Processors?$skip=2";
+
+/// A machine of two GPUs, one of which has a warning: with one GPU less the node would go down.
+async fn of_a_warning(faults: &[BmcFault]) -> HealthReport {
+    let target = Target::simulator().await;
+    target.sim().switch(true);
+    target.sim().add(BmcFault::GpuWarns);
+    faults.iter().for_each(|fault| target.sim().add(fault.clone()));
+    target.client().health(None).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_gpu_that_could_not_be_read_is_not_gone() {
+    for status in [200, 403, 404, 500] {
+        let report = of_a_warning(&[BmcFault::Unreadable { path: GPU, status }]).await;
+        assert_eq!((report.evidence.len(), report.gpus_present), (1, None), "{status}: {report:?}");
+        assert!(judge(&report, 2).is_empty(), "{status}: {report:?}");
+    }
+    let absent = of_a_warning(&[BmcFault::GpuAbsent]).await;
+    assert_eq!((absent.gpus_present, judge(&absent, 2).len()), (Some(1), 2), "what the BMC calls absent is");
+}
+
+#[tokio::test]
+async fn a_collection_is_read_over_its_pages_and_one_that_is_not_whole_counts_nothing() {
+    let whole = of_a_warning(&[BmcFault::Pages]).await;
+    assert_eq!((whole.gpus_present, whole.not_read.len()), (Some(2), 0), "{whole:?}");
+    let gone = of_a_warning(&[BmcFault::Pages, BmcFault::GpuOffBus]).await;
+    assert_eq!((gone.gpus_present, gone.evidence.len()), (Some(1), 2), "{gone:?}");
+    for broken in [BmcFault::Unreadable { path: SECOND_PAGE, status: 500 }, BmcFault::PagesWithoutEnd] {
+        let report = of_a_warning(&[BmcFault::Pages, broken.clone()]).await;
+        assert_eq!(report.gpus_present, None, "{broken:?}: {report:?}");
+        assert!(report.not_read.iter().any(|what| what.contains("beyond the first")), "{broken:?}: {report:?}");
+        assert!(judge(&report, 2).is_empty(), "{broken:?}: {report:?}");
+    }
 }
 
 #[tokio::test]

@@ -52,6 +52,16 @@ async fn of_two_servers_one_looks_and_the_other_takes_over_when_its_lease_has_ru
 }
 
 #[tokio::test]
+async fn a_server_that_stops_in_good_order_is_not_waited_for() {
+    let mut plane = Plane::new().await;
+    let (mut beside, _) = plane.beside();
+    let now = lattice_core::time::Clock::now(&*plane.clock);
+    assert_eq!(beside.tick(now).await.unwrap().begun, 1);
+    beside.end().await;
+    assert_eq!(plane.poll().await.begun, 1);
+}
+
+#[tokio::test]
 async fn what_a_server_saw_before_it_lost_the_lease_changes_nothing() {
     let mut plane = Plane::new().await;
     plane.bmc.add(BmcFault::PowerSupplyFailed);
@@ -84,6 +94,33 @@ async fn a_breaker_that_a_job_opened_is_kept_by_a_server_that_does_not_poll() {
     assert_eq!(beside.tick(now).await.unwrap().begun, 0, "the other one polls");
     let row = plane.store.bmc(plane.node).await.unwrap().unwrap();
     assert!(matches!(&row.breaker, BreakerState::Open { by, .. } if by.starts_with("job")), "{row:?}");
+}
+
+#[tokio::test]
+async fn a_server_with_one_refusal_does_not_close_what_another_opened() {
+    let mut plane = Plane::new().await;
+    plane.poll().await;
+    let (mut beside, clients) = plane.beside();
+    plane.keep_login("wrong-password").await;
+    let ask = async |plane: &Plane| {
+        let row = plane.store.bmc(plane.node).await.unwrap().unwrap();
+        let caller = Caller { who: "job".to_owned(), why: "reboot".to_owned() };
+        let reader = clients.bmcs().reader(&row, &plane.site().bmc, caller).await.unwrap();
+        reader.power().await.unwrap_err()
+    };
+    ask(&plane).await;
+    for _ in 0..3 {
+        plane.poll().await;
+    }
+    assert_eq!(plane.bmc.refused_logins(), 4);
+    let opened = plane.store.bmc(plane.node).await.unwrap().unwrap();
+    beside.tick(lattice_core::time::Clock::now(&*plane.clock)).await.unwrap();
+    let row = plane.store.bmc(plane.node).await.unwrap().unwrap();
+    assert!(matches!(row.breaker, BreakerState::Open { .. }), "{row:?}");
+    assert_eq!(row, opened);
+    let locked = ask(&plane).await;
+    assert!(locked.to_string().contains("not tried any more"), "{locked}");
+    assert_eq!(plane.bmc.refused_logins(), 4, "no login more");
 }
 
 #[tokio::test]

@@ -502,6 +502,7 @@ impl World {
             fingerprint: "fingerprint",
             boot_id: "another boot",
             agent_version: "1.0.0",
+            ecc_uncorrected: 0,
             minor_issue: None,
             address: None,
         };
@@ -563,6 +564,7 @@ impl World {
             fingerprint: "fingerprint",
             boot_id: &host.boot_id,
             agent_version: "1.0.0",
+            ecc_uncorrected: 0,
             minor_issue: None,
             address: None,
         };

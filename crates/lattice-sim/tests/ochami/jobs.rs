@@ -459,3 +459,33 @@ async fn a_machine_that_never_asks_for_its_script_is_told_from_one_whose_agent_i
     assert_eq!(place.world.store.enrollment_tokens_of(job.node).await.unwrap().len(), 3, "one for each boot");
     place.nothing_is_left_open(job.node).await;
 }
+
+/// What power control kept from long ago is no proof: the machine is switched off, whatever it says.
+#[tokio::test]
+async fn an_old_word_of_power_control_is_not_taken_for_power_that_is_off() {
+    let place = Place::new().await;
+    place.sim.pcs.press(NODE, false);
+    place.sim.pcs.stand_still();
+    place.sim.pcs.press(NODE, true);
+    place.world.clock.set(START + Duration::from_secs(3_600));
+    let job = place.world.onboard(HOST, named()).await;
+    let stopped = place.world.drive(job.id, CrashPlan::never(), async |_| {}).await.job;
+    let orders = place.sim.pcs.orders(NODE);
+    assert_eq!(orders.first().map(String::as_str), Some("force-off"), "{orders:?}");
+    let failure = stopped.state.failure.clone().expect("power control never says that it came on");
+    assert_eq!((failure.stage, failure.class), (StageName::PowerOn, FailureClass::BmcPowerFailure));
+    place.sim.pcs.go_on();
+    place.operate(&stopped, OperatorAction::Resume, Decisions::default()).await;
+    let done = place.drive(stopped.id, CrashPlan::never()).await.job;
+    assert_eq!(done.state.status, JobStatus::Completed, "{:?}", done.state);
+}
+
+#[tokio::test]
+async fn a_machine_that_has_been_off_for_days_is_told_so_once_more_and_onboarded() {
+    let place = Place::new().await;
+    place.sim.pcs.press(NODE, false);
+    place.world.clock.set(START + Duration::from_secs(2 * 86_400));
+    let done = place.onboarded(CrashPlan::never()).await.job;
+    assert_eq!(done.state.status, JobStatus::Completed, "{:?}", done.state);
+    assert_eq!(place.sim.pcs.orders(NODE), ["force-off", "on"]);
+}

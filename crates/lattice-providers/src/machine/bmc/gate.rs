@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lattice_core::bmc::{Bmc, Breaker, BreakerState, CredentialMark, HealthReport, PowerReading};
-use lattice_core::ids::Generation;
+use lattice_core::ids::{Generation, NodeId};
 use lattice_core::secret::token_hash;
 use lattice_core::time::{Clock, Timestamp};
 
@@ -79,7 +79,44 @@ struct State {
     running: Option<Waiting>,
     waiting: VecDeque<Waiting>,
     next_ticket: u64,
-    adopted: Generation,
+    /// What was seen of each row: several nodes may be behind one BMC.
+    seen: HashMap<NodeId, Generation>,
+    /// Nothing that opened until then counts any more: a login was taken later, or an operator vouched for it.
+    forgiven: Timestamp,
+}
+
+impl State {
+    /// Takes over a row that is news. A row that is open wins over what is closed here, unless a login was taken here
+    /// since, or what opened it was forgiven: two nodes behind one BMC do not undo each other's reset.
+    fn adopt(&mut self, bmc: &Bmc) {
+        let before = self.seen.insert(bmc.node, bmc.generation);
+        match &bmc.breaker {
+            BreakerState::Open { since, .. } | BreakerState::HalfOpen { since } => {
+                if *since > self.forgiven && self.open_since().is_none_or(|own| own < *since) {
+                    self.breaker = Breaker::restored(bmc.breaker.clone(), bmc.refusals);
+                }
+            }
+            BreakerState::Closed => {
+                // The first look at a row tells of no change, unless it was set after the breaker opened.
+                let is_vouched_for = self.open_since().is_some_and(|since| bmc.set_at > since);
+                if before.is_some() || is_vouched_for {
+                    self.close();
+                }
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        self.forgiven = self.open_since().map_or(self.forgiven, |since| since.max(self.forgiven));
+        self.breaker.reset();
+    }
+
+    const fn open_since(&self) -> Option<Timestamp> {
+        match self.breaker.state() {
+            BreakerState::Open { since, .. } | BreakerState::HalfOpen { since } => Some(*since),
+            BreakerState::Closed => None,
+        }
+    }
 }
 
 impl Gate {
@@ -98,18 +135,14 @@ impl Gate {
     /// did at another server.
     pub fn adopt(&self, bmc: &Bmc) {
         let mut state = self.state();
-        if bmc.generation <= state.adopted {
-            return;
-        }
-        state.adopted = bmc.generation;
-        if bmc.breaker == BreakerState::Closed || state.breaker == Breaker::default() {
-            state.breaker = Breaker::restored(bmc.breaker.clone(), bmc.refusals);
+        if state.seen.get(&bmc.node).is_none_or(|seen| *seen < bmc.generation) {
+            state.adopt(bmc);
         }
     }
 
     /// An operator has the credential tried again.
     pub fn reset_breaker(&self) {
-        self.state().breaker.reset();
+        self.state().close();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -138,8 +171,12 @@ impl Gate {
 
     fn learn<T>(&self, by: &Passenger<'_>, outcome: &Result<T, ProviderError>) {
         let mut state = self.state();
+        let mut accepted = || {
+            state.breaker.accepted();
+            state.forgiven = by.clock.now().max(state.forgiven);
+        };
         match outcome {
-            Ok(_) => state.breaker.accepted(),
+            Ok(_) => accepted(),
             Err(error) => match error.kind {
                 ErrorKind::Unauthorised { .. } => {
                     let who = format!("{} ({})", by.caller.who, by.caller.why);
@@ -150,7 +187,7 @@ impl Gate {
                 | ErrorKind::NotFound { .. }
                 | ErrorKind::Refused { .. }
                 | ErrorKind::NotOffered { .. }
-                | ErrorKind::PowerFailed { .. } => state.breaker.accepted(),
+                | ErrorKind::PowerFailed { .. } => accepted(),
                 // Nothing is known about the credential.
                 ErrorKind::Unreachable { .. }
                 | ErrorKind::Timeout { .. }

@@ -14,7 +14,7 @@ impl IpmiClient {
         let mut report = HealthReport::new(self.now(), self.source());
         // ipmitool fills an empty repository when it is listed, and this must only read: the count is asked first.
         let count = match self.run("health", Effect::Reads, &["sdr", "info"]).await {
-            Ok(text) => record_count(&text),
+            Ok(text) => number_of(&text, "Record Count").unwrap_or(0),
             Err(error) if is_not_offered(&error) => 0,
             Err(error) => return Err(error),
         };
@@ -27,12 +27,38 @@ impl IpmiClient {
             }
         }
         match self.listing("health", Effect::Reads, &["sel", "elist"]).await {
-            Ok(text) => events(&text, since, &mut report),
+            Ok(text) => self.log(&text, since, &mut report).await?,
             Err(error) if is_not_offered(&error) => report.not_read.push("event log".to_owned()),
             Err(error) => return Err(error),
         }
         report.not_read.push("GPUs, but for sensors that name them".to_owned());
         Ok(report)
+    }
+
+    /// Reads the log from where the last look ended. A log that ends before that was cleared, and begins anew with its
+    /// first entry; unless it was not listed to its end, which its own count tells.
+    async fn log(&self, text: &str, since: Option<u32>, report: &mut HealthReport) -> Result<(), ProviderError> {
+        let ids: Vec<u32> = text.lines().filter_map(entry_id).collect();
+        // An empty log has a beginning too: what comes later is new.
+        let newest = ids.iter().copied().max().unwrap_or(0);
+        report.log_position = Some(newest);
+        let Some(position) = since else { return Ok(()) };
+        if newest >= position {
+            events(text, position, report);
+            return Ok(());
+        }
+        let count = match self.run("health", Effect::Reads, &["sel", "info"]).await {
+            Ok(info) => number_of(&info, "Entries"),
+            Err(error) if is_not_offered(&error) => None,
+            Err(error) => return Err(error),
+        };
+        if count.is_some_and(|count| usize::try_from(count) == Ok(ids.len())) {
+            events(text, 0, report);
+        } else {
+            report.not_read.push("event log: it was not listed to its end".to_owned());
+            report.log_position = since;
+        }
+        Ok(())
     }
 }
 
@@ -40,9 +66,13 @@ const fn is_not_offered(error: &ProviderError) -> bool {
     matches!(error.kind, ErrorKind::NotOffered { .. })
 }
 
-fn record_count(text: &str) -> u32 {
-    let count = text.lines().find_map(|line| line.strip_prefix("Record Count")?.split_once(':')?.1.trim().parse().ok());
-    count.unwrap_or(0)
+fn number_of(text: &str, what: &str) -> Option<u32> {
+    text.lines().find_map(|line| line.strip_prefix(what)?.split_once(':')?.1.trim().parse().ok())
+}
+
+fn entry_id(line: &str) -> Option<u32> {
+    let (id, _) = line.split_once('|')?;
+    u32::from_str_radix(id.trim(), 16).ok()
 }
 
 /// A line of `sdr elist`: name | number | status | entity | states.
@@ -62,24 +92,17 @@ fn sensor(line: &str, report: &mut HealthReport) {
 }
 
 /// Entries after `since`, in the log's own order; those that were taken back by a later one do not stand.
-fn events(text: &str, since: Option<u32>, report: &mut HealthReport) {
+fn events(text: &str, since: u32, report: &mut HealthReport) {
     let mut standing: Vec<(&str, &str)> = Vec::new();
-    for line in text.lines() {
+    for line in text.lines().filter(|line| entry_id(line).is_some_and(|id| id > since)) {
         let fields: Vec<_> = line.split('|').map(str::trim).collect();
-        let [id, _, _, sensor, state, direction, ..] = fields.as_slice() else { continue };
-        let Ok(id) = u32::from_str_radix(id, 16) else { continue };
-        report.log_position = Some(report.log_position.map_or(id, |newest| newest.max(id)));
-        if since.is_none_or(|since| id <= since) {
-            continue;
-        }
+        let [_, _, _, sensor, state, direction, ..] = fields.as_slice() else { continue };
         match *direction {
             "Asserted" => standing.push((sensor, state)),
             "Deasserted" => standing.retain(|event| event != &(*sensor, *state)),
             _ => {}
         }
     }
-    // An empty log has a beginning too: what comes later is new.
-    report.log_position = report.log_position.or(Some(0));
     standing.dedup();
     for (sensor, state) in standing {
         if let Some((component, severity)) = meaning(sensor, "", state) {
@@ -191,22 +214,21 @@ mod tests {
 
     #[test]
     fn a_log_s_old_entries_are_history_and_its_new_ones_evidence() {
-        let mut first = report();
-        events(LOG, None, &mut first);
-        check(&first, &[]);
-        assert_eq!(first.log_position, Some(10));
         let mut later = report();
-        events(LOG, Some(1), &mut later);
+        events(LOG, 1, &mut later);
         check(&later, &["critical memory Memory DIM1: Uncorrectable ECC"]);
-        let mut empty = report();
-        events("", None, &mut empty);
-        assert_eq!(empty.log_position, Some(0));
+        let mut all_seen = report();
+        events(LOG, 10, &mut all_seen);
+        check(&all_seen, &[]);
+        assert_eq!(LOG.lines().filter_map(entry_id).max(), Some(10));
+        assert_eq!(entry_id("SEL has no entries"), None);
     }
 
     #[test]
     fn an_empty_repository_is_not_listed_since_that_would_fill_it() {
-        assert_eq!(record_count("SDR Version : 0x51\nRecord Count                        : 0\n"), 0);
-        assert_eq!(record_count("Record Count                        : 31\n"), 31);
-        assert_eq!(record_count("nothing"), 0);
+        let count = |text: &str| number_of(text, "Record Count");
+        assert_eq!(count("SDR Version : 0x51\nRecord Count                        : 0\n"), Some(0));
+        assert_eq!(count("Record Count                        : 31\n"), Some(31));
+        assert_eq!(count("nothing"), None);
     }
 }

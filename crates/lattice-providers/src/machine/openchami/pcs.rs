@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use http::Method;
 use lattice_core::bmc::{PowerReading, PowerSaid};
 use lattice_core::node::PowerFact;
+use lattice_core::time::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -55,6 +56,8 @@ struct Begun {
 #[serde(rename_all = "camelCase")]
 struct Seen {
     transition_status: String,
+    #[serde(default)]
+    create_time: Option<String>,
     task_counts: Counts,
     #[serde(default)]
     tasks: Option<Vec<Task>>,
@@ -99,6 +102,8 @@ struct PowerStatus {
     management_state: String,
     #[serde(default)]
     error: Option<String>,
+    #[serde(default)]
+    last_updated: Option<String>,
 }
 
 impl OchamiClient {
@@ -120,27 +125,39 @@ impl OchamiClient {
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound) after 24 hours; power control cannot be read.
     pub async fn transition(&self, id: &TransitionId) -> Result<Transition, ProviderError> {
-        let call = "pcs.transitions.read";
+        standing(self.seen(id).await?)
+    }
+
+    /// When a transition was begun that succeeded; `None` where it did not, goes on, is forgotten, or has no time.
+    ///
+    /// # Errors
+    /// Power control cannot be read.
+    pub async fn carried_out(&self, id: &TransitionId) -> Result<Option<Timestamp>, ProviderError> {
+        let seen = match self.seen(id).await {
+            Ok(seen) => seen,
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let begun = seen.create_time.as_deref().and_then(|time| time.parse().ok());
+        Ok(if standing(seen)? == Transition::Succeeded { begun } else { None })
+    }
+
+    async fn seen(&self, id: &TransitionId) -> Result<Seen, ProviderError> {
         if id.0.is_empty() || !id.0.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
             return Err(ProviderError::unusable("openchami pcs.transitions.read", "this is no id of a transition"));
         }
-        let seen: Seen = self.read(call, Service::Pcs, &format!("/transitions/{}", id.0), &[]).await?;
-        Ok(match seen.transition_status.as_str() {
-            "new" | "in-progress" | "abort-signaled" => Transition::Running,
-            "completed" | "aborted" => outcome(seen),
-            other => {
-                let what = format!("a transition is {}, which is no status", message::bounded(other));
-                return Err(ProviderError::malformed("openchami pcs.transitions.read", what));
-            }
-        })
+        self.read("pcs.transitions.read", Service::Pcs, &format!("/transitions/{}", id.0), &[]).await
     }
 
-    /// A node's power as power control read it, now.
+    /// A node's power as power control keeps it, with the time of that; what says no time is as old as can be.
+    ///
+    /// It answers from its store, which it fills now and then, and writes when the power changed: an old time is that of
+    /// a power that stayed the same, or of a store that nobody fills any more.
     ///
     /// # Errors
     /// Power control cannot be read; a node of which it says nothing is unknown, not an error.
     pub async fn power(&self, node: &Xname) -> Result<PowerReading, ProviderError> {
-        let at = self.now();
+        let asked = self.now();
         let query = [("xname", node.as_str())];
         let found = self.read::<Statuses>("pcs.power.read", Service::Pcs, "/power-status", &query).await;
         let status = match found {
@@ -148,10 +165,10 @@ impl OchamiClient {
             Err(error) if error.is_not_found() => None,
             Err(error) => return Err(error),
         };
-        Ok(PowerReading { said: said(status), at, source: "pcs".to_owned() })
+        Ok(reading(status, asked))
     }
 
-    /// The power of all nodes that power control knows, as it read it. One that was not read is not there.
+    /// The power of all nodes that power control knows, as it keeps it, however old. One that was not read is not there.
     ///
     /// # Errors
     /// Power control cannot be read.
@@ -159,8 +176,7 @@ impl OchamiClient {
         let found: Statuses = self.read("pcs.power.list", Service::Pcs, "/power-status", &[]).await?;
         let facts = found.status.into_iter().filter_map(|status| {
             let name = Xname::parse(&status.xname).ok()?;
-            let said = said(Some(status));
-            let fact = PowerReading { said, at: self.now(), source: String::new() }.fact();
+            let fact = reading(Some(status), self.now()).fact();
             (fact != PowerFact::Unknown).then_some((name, fact))
         });
         Ok(facts.collect())
@@ -173,6 +189,17 @@ impl OchamiClient {
     pub async fn pcs_ready(&self) -> Result<(), ProviderError> {
         self.send("pcs.ready", Service::Pcs, Method::GET, "/readiness", &[], None).await.map(drop)
     }
+}
+
+fn standing(seen: Seen) -> Result<Transition, ProviderError> {
+    Ok(match seen.transition_status.as_str() {
+        "new" | "in-progress" | "abort-signaled" => Transition::Running,
+        "completed" | "aborted" => outcome(seen),
+        other => {
+            let what = format!("a transition is {}, which is no status", message::bounded(other));
+            return Err(ProviderError::malformed("openchami pcs.transitions.read", what));
+        }
+    })
 }
 
 /// A record that was compressed has no tasks any more: its counts stay.
@@ -189,6 +216,19 @@ fn outcome(seen: Seen) -> Transition {
         failures.push(("transition".to_owned(), told));
     }
     if failures.is_empty() { Transition::Succeeded } else { Transition::Failed(failures) }
+}
+
+/// That nothing is known is known since it was asked; a state has its own time.
+fn reading(status: Option<PowerStatus>, asked: Timestamp) -> PowerReading {
+    let at = status
+        .as_ref()
+        .map_or(asked, |status| status.last_updated.as_deref().and_then(|time| time.parse().ok()).unwrap_or_default());
+    let said = said(status);
+    PowerReading {
+        at: if matches!(said, PowerSaid::Unknown { .. }) { asked } else { at },
+        said,
+        source: "pcs".to_owned(),
+    }
 }
 
 fn said(status: Option<PowerStatus>) -> PowerSaid {
@@ -252,6 +292,7 @@ mod tests {
                 power_state: power.to_owned(),
                 management_state: management.to_owned(),
                 error: Some(error.to_owned()),
+                last_updated: None,
             }))
         };
         assert_eq!(of("on", "available", ""), PowerSaid::On);
@@ -264,5 +305,22 @@ mod tests {
         ] {
             assert!(matches!(unknown, PowerSaid::Unknown { .. }), "{unknown:?}");
         }
+    }
+
+    #[test]
+    fn a_state_has_its_own_time_and_one_without_a_time_is_as_old_as_can_be() {
+        let asked = Timestamp::from_millis(1_800_000_000_000);
+        let of = |status: Value| reading(Some(serde_json::from_value(status).unwrap()), asked).at.to_string();
+        for (time, want) in [
+            (json!("2026-11-21T09:37:12.123456789+01:00"), "2026-11-21T08:37:12.123Z"),
+            (json!("2026-11-21T09:37:12Z"), "2026-11-21T09:37:12.000Z"),
+            (json!("yesterday"), "1970-01-01T00:00:00.000Z"),
+            (json!(""), "1970-01-01T00:00:00.000Z"),
+            (Value::Null, "1970-01-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(of(json!({"xname": "x1", "powerState": "off", "lastUpdated": time})), want);
+        }
+        assert_eq!(of(json!({"xname": "x1", "powerState": "off"})), "1970-01-01T00:00:00.000Z");
+        assert_eq!(reading(None, asked).at, asked);
     }
 }

@@ -19,12 +19,15 @@ pub(super) struct Root {
     pub(super) vendor: String,
 }
 
-/// Any collection.
+/// Any collection, or a page of one.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Collection {
     #[serde(default)]
     pub(super) members: Vec<Link>,
+    /// Where it goes on.
+    #[serde(rename = "Members@odata.nextLink")]
+    pub(super) next: Option<String>,
 }
 
 /// A machine.

@@ -72,6 +72,9 @@ impl RedfishClient {
     const CONNECT: Duration = Duration::from_secs(10);
     /// Largest answer, in bytes: a chassis of hundreds of sensors, with room.
     const LARGEST: usize = 4 << 20;
+    /// Pages of one collection that are read, and members after which no more are: a server has some dozens of each.
+    const MOST_PAGES: usize = 16;
+    const MOST_MEMBERS: usize = 128;
     /// When a service says "later" without a time; and the longest that is believed.
     const LATER: Duration = Duration::from_secs(10);
     const LATEST: Duration = Duration::from_secs(120);
@@ -141,12 +144,15 @@ impl RedfishClient {
         let Some(systems) = root.systems else {
             return Err(ProviderError::malformed("redfish systems", "the service lists no systems"));
         };
-        let members = self.get::<Collection>(call, &systems.id).await?.members;
+        let Collection { members, next } = self.collection(call, &systems.id).await?;
         let is_wanted = |path: &str, id: &str| path.trim_end_matches('/').rsplit('/').next() == Some(id);
         let found: Vec<_> = match &self.wanted {
             Some(id) => members.into_iter().filter(|link| is_wanted(&link.id, id)).collect(),
             None => members,
         };
+        if next.is_some() && (self.wanted.is_none() || found.is_empty()) {
+            return Err(ProviderError::malformed("redfish systems", "the service lists more systems than it gives"));
+        }
         match <[_; 1]>::try_from(found) {
             Ok([one]) => Ok(one.id),
             Err(found) if found.is_empty() => {
@@ -167,36 +173,32 @@ impl RedfishClient {
         read(call, &answer.body)
     }
 
+    /// Reads a collection over its pages; where `next` is still there, it is not whole: a page could not be read, or
+    /// there are too many.
+    pub(super) async fn collection(&self, call: &str, path: &str) -> Result<Collection, ProviderError> {
+        let mut all = self.get::<Collection>(call, path).await?;
+        for _ in 1..Self::MOST_PAGES {
+            let Some(next) = all.next.as_deref().filter(|_| all.members.len() < Self::MOST_MEMBERS) else { break };
+            let Some(page) = self.offered::<Collection>(call, next).await? else { break };
+            all.members.extend(page.members);
+            all.next = page.next;
+        }
+        Ok(all)
+    }
+
+    /// Reads a collection that a service may leave out, as [`offered`](Self::offered) does a resource.
+    pub(super) async fn offered_collection(&self, call: &str, path: &str) -> Result<Option<Collection>, ProviderError> {
+        unless_left_out(self.collection(call, path).await)
+    }
+
     /// Reads a resource that a service may leave out; `None`: it does, or cannot give it.
     pub(super) async fn offered<T: DeserializeOwned>(
         &self,
         call: &str,
         path: &str,
     ) -> Result<Option<T>, ProviderError> {
-        match self.get(call, path).await {
-            Ok(body) => Ok(Some(body)),
-            Err(error) => match error.kind {
-                ErrorKind::NotFound { .. }
-                | ErrorKind::Refused { .. }
-                | ErrorKind::NotOffered { .. }
-                | ErrorKind::Forbidden { .. }
-                | ErrorKind::ServerFailed { .. }
-                | ErrorKind::Malformed { .. } => Ok(None),
-                ErrorKind::Unreachable { .. }
-                | ErrorKind::Timeout { .. }
-                | ErrorKind::Ambiguous { .. }
-                | ErrorKind::Unauthorised { .. }
-                | ErrorKind::RetryLater { .. }
-                | ErrorKind::PowerFailed { .. }
-                | ErrorKind::BadCertificate { .. }
-                | ErrorKind::SeveralMatch { .. }
-                | ErrorKind::NoCredential { .. }
-                | ErrorKind::LockedOut { .. }
-                | ErrorKind::Unusable { .. } => Err(error),
-            },
-        }
+        unless_left_out(self.get(call, path).await)
     }
-
     /// Sends one request; `if_match` is the resource's ETag, where it has one.
     pub(super) async fn send(
         &self,
@@ -292,6 +294,32 @@ impl Answer {
     pub(super) fn retry_after(&self) -> Option<Duration> {
         let seconds = self.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
         seconds.map(|seconds| Duration::from_secs(seconds).min(RedfishClient::LATEST))
+    }
+}
+
+/// `None` for what a service leaves out or cannot give; what else went wrong is an error.
+fn unless_left_out<T>(read: Result<T, ProviderError>) -> Result<Option<T>, ProviderError> {
+    match read {
+        Ok(body) => Ok(Some(body)),
+        Err(error) => match error.kind {
+            ErrorKind::NotFound { .. }
+            | ErrorKind::Refused { .. }
+            | ErrorKind::NotOffered { .. }
+            | ErrorKind::Forbidden { .. }
+            | ErrorKind::ServerFailed { .. }
+            | ErrorKind::Malformed { .. } => Ok(None),
+            ErrorKind::Unreachable { .. }
+            | ErrorKind::Timeout { .. }
+            | ErrorKind::Ambiguous { .. }
+            | ErrorKind::Unauthorised { .. }
+            | ErrorKind::RetryLater { .. }
+            | ErrorKind::PowerFailed { .. }
+            | ErrorKind::BadCertificate { .. }
+            | ErrorKind::SeveralMatch { .. }
+            | ErrorKind::NoCredential { .. }
+            | ErrorKind::LockedOut { .. }
+            | ErrorKind::Unusable { .. } => Err(error),
+        },
     }
 }
 

@@ -70,7 +70,7 @@ impl BmcObserver for RedfishClient {
         let call = "drives";
         let none = || ProviderError::not_offered("redfish drives", "this BMC lists no drives");
         let storage = self.system(call).await?.storage.ok_or_else(none)?;
-        let subsystems = self.offered::<Collection>(call, &storage.id).await?.ok_or_else(none)?.members;
+        let subsystems = self.offered_collection(call, &storage.id).await?.ok_or_else(none)?.members;
         let mut drives = Vec::new();
         for subsystem in &subsystems {
             for link in self.get::<Storage>(call, &subsystem.id).await?.drives {

@@ -12,6 +12,13 @@ use crate::message;
 /// Members of one collection that are read: a server has some dozens of memory modules.
 const MOST_PARTS: usize = 128;
 
+/// Members of a collection.
+struct Parts {
+    read: Vec<Part>,
+    /// Every one that there is was read.
+    are_all: bool,
+}
+
 impl RedfishClient {
     /// Reads as little as tells the truth: a summary that is well spares its members.
     pub(super) async fn read_health(&self) -> Result<HealthReport, ProviderError> {
@@ -49,7 +56,7 @@ impl RedfishClient {
         let Some(modules) = self.parts(system.memory.as_ref(), "memory modules", report).await? else {
             return Ok(());
         };
-        for module in modules.iter().filter(|module| is_there(&module.status)) {
+        for module in modules.read.iter().filter(|module| is_there(&module.status)) {
             if module.status.health == "Critical" {
                 found(report, Component::Memory, Severity::Critical, module.called(), &module.status);
                 continue;
@@ -74,11 +81,14 @@ impl RedfishClient {
     }
 
     async fn processors(&self, system: &System, report: &mut HealthReport) -> Result<(), ProviderError> {
-        let Some(parts) = self.parts(system.processors.as_ref(), "processors and GPUs", report).await? else {
+        let Some(Parts { read: parts, are_all }) =
+            self.parts(system.processors.as_ref(), "processors and GPUs", report).await?
+        else {
             return Ok(());
         };
         let gpus: Vec<_> = parts.iter().filter(|part| part.processor_type == "GPU").collect();
-        if !gpus.is_empty() {
+        // One that could not be read, or does not say what it is, may be a GPU on the bus: then there is no count.
+        if are_all && !gpus.is_empty() && parts.iter().all(|part| !part.processor_type.is_empty()) {
             let present = gpus.iter().filter(|gpu| is_there(&gpu.status) && !is_gone(&gpu.status)).count();
             report.gpus_present = u32::try_from(present).ok();
         }
@@ -97,7 +107,10 @@ impl RedfishClient {
     /// PCIe devices say what they are in their functions only: those are read for the ones that are not well.
     async fn pcie(&self, system: &System, report: &mut HealthReport) -> Result<(), ProviderError> {
         for link in system.pcie_devices.iter().take(MOST_PARTS) {
-            let Some(device) = self.offered::<Part>("health", &link.id).await? else { continue };
+            let Some(device) = self.offered::<Part>("health", &link.id).await? else {
+                report.not_read.push(message::bounded(&format!("PCIe device: {}", link.id)));
+                continue;
+            };
             if !is_bad(&device.status) && !is_gone(&device.status) {
                 continue;
             }
@@ -114,7 +127,7 @@ impl RedfishClient {
 
     async fn is_accelerator(&self, device: &Part) -> Result<bool, ProviderError> {
         let Some(functions) = &device.functions else { return Ok(false) };
-        let Some(functions) = self.offered::<Collection>("health", &functions.id).await? else { return Ok(false) };
+        let Some(functions) = self.offered_collection("health", &functions.id).await? else { return Ok(false) };
         for link in functions.members.iter().take(MOST_PARTS) {
             let function = self.offered::<Part>("health", &link.id).await?;
             let class = function.map(|function| function.device_class).unwrap_or_default();
@@ -158,7 +171,8 @@ impl RedfishClient {
             && let Some(power) = self.offered::<PowerSubsystem>("health", &link.id).await?
             && power.power_supplies.is_some()
         {
-            return self.parts(power.power_supplies.as_ref(), "power supplies", report).await;
+            let supplies = self.parts(power.power_supplies.as_ref(), "power supplies", report).await?;
+            return Ok(supplies.map(|supplies| supplies.read));
         }
         let Some(link) = &chassis.power else { return Ok(None) };
         Ok(self.offered::<Power>("health", &link.id).await?.map(|power| power.power_supplies))
@@ -170,26 +184,28 @@ impl RedfishClient {
         link: Option<&super::body::Link>,
         what: &str,
         report: &mut HealthReport,
-    ) -> Result<Option<Vec<Part>>, ProviderError> {
-        let members = match link {
-            Some(link) => self.offered::<Collection>("health", &link.id).await?.map(|collection| collection.members),
+    ) -> Result<Option<Parts>, ProviderError> {
+        let collection = match link {
+            Some(link) => self.offered_collection("health", &link.id).await?,
             None => None,
         };
-        let Some(members) = members else {
+        let Some(Collection { members, next }) = collection else {
             report.not_read.push(what.to_owned());
             return Ok(None);
         };
-        if members.len() > MOST_PARTS {
-            report.not_read.push(format!("{what} beyond the first {MOST_PARTS}"));
+        let listed = members.len().min(MOST_PARTS);
+        if next.is_some() || members.len() > listed {
+            report.not_read.push(format!("{what} beyond the first {listed}"));
         }
-        let mut parts = Vec::new();
+        let mut read = Vec::new();
         for member in members.iter().take(MOST_PARTS) {
             match self.offered::<Part>("health", &member.id).await? {
-                Some(part) => parts.push(part),
+                Some(part) => read.push(part),
                 None => report.not_read.push(message::bounded(&format!("{what}: {}", member.id))),
             }
         }
-        Ok(Some(parts))
+        let are_all = next.is_none() && read.len() == members.len();
+        Ok(Some(Parts { read, are_all }))
     }
 }
 
