@@ -101,12 +101,13 @@ impl Agents {
     }
 
     async fn node(&self, id: NodeId) -> Result<Node, Problem> {
-        match self.store.node(id).await.map_err(unavailable)? {
-            Some(node) if node.state.status != Status::Deleted => Ok(node),
-            Some(_) | None => {
-                Err(Problem::new(StatusCode::NOT_FOUND, Code::NotFound, format!("no node has the id {id}")))
-            }
-        }
+        let node = self.store.node(id).await.map_err(unavailable)?;
+        node.filter(|node| node.state.status != Status::Deleted).ok_or_else(|| no_such_node(id))
+    }
+
+    async fn node_and_sku(&self, id: NodeId) -> Result<(Node, Option<Sku>), Problem> {
+        let found = self.store.node_and_sku(id).await.map_err(unavailable)?;
+        found.filter(|(node, _)| node.state.status != Status::Deleted).ok_or_else(|| no_such_node(id))
     }
 
     /// Decides on the row as it was just read and commits; when it changed meanwhile, reads it and decides anew.
@@ -136,13 +137,6 @@ impl Agents {
             }
         }
         Err(being_changed())
-    }
-
-    async fn sku_of(&self, node: &Node) -> Result<Sku, Problem> {
-        self.store.sku(&node.sku).await.map_err(unavailable)?.ok_or_else(|| {
-            Problem::new(StatusCode::CONFLICT, Code::Invalid, format!("SKU {} of the node is gone", node.sku))
-                .next(NextAction::run("lattice sku list", "shows the SKUs that exist"))
-        })
     }
 
     async fn audit_refusal(&self, node: NodeId, action: &str, detail: String, now: Timestamp) {
@@ -238,8 +232,8 @@ impl AgentEvents for Agents {
     }
 
     async fn register(&self, registration: Registration) -> Result<OwnershipEpoch, Problem> {
-        let node = self.node(registration.node).await?;
-        let sku = self.sku_of(&node).await?;
+        let (node, sku) = self.node_and_sku(registration.node).await?;
+        let sku = sku.ok_or_else(|| sku_gone(&node))?;
         let said = &registration.request;
         let address = address_of(registration.peer);
         let node = self
@@ -253,6 +247,7 @@ impl AgentEvents for Agents {
                     fingerprint: &said.fingerprint,
                     boot_id: &said.boot_id,
                     agent_version: &said.agent_version,
+                    ecc_uncorrected: said.health.ecc_uncorrected,
                     minor_issue: said.health.minor_issue.as_deref(),
                     address: address.as_deref(),
                 };
@@ -264,12 +259,12 @@ impl AgentEvents for Agents {
     }
 
     async fn report(&self, report: Report) -> Result<(), Problem> {
-        let node = self.node(report.node).await?;
         // A heartbeat is not refused because an operator removed a SKU.
-        let sku = self.store.sku(&node.sku).await.map_err(unavailable)?;
+        let (node, sku) = self.node_and_sku(report.node).await?;
         let beat = agent::Heartbeat {
             sku: sku.as_ref(),
             gpu_count: report.health.gpu_count,
+            ecc_uncorrected: report.health.ecc_uncorrected,
             minor_issue: report.health.minor_issue.as_deref(),
             fingerprint: report.fingerprint.as_deref(),
         };
@@ -343,6 +338,15 @@ impl AgentEvents for Agents {
 /// A host behind loopback is a container or a simulated machine: its address says nothing.
 fn address_of(peer: SocketAddr) -> Option<String> {
     (!peer.ip().is_loopback()).then(|| peer.ip().to_string())
+}
+
+fn no_such_node(id: NodeId) -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, Code::NotFound, format!("no node has the id {id}"))
+}
+
+fn sku_gone(node: &Node) -> Problem {
+    Problem::new(StatusCode::CONFLICT, Code::Invalid, format!("SKU {} of the node is gone", node.sku))
+        .next(NextAction::run("lattice sku list", "shows the SKUs that exist"))
 }
 
 fn being_changed() -> Problem {

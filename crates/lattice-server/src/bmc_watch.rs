@@ -25,7 +25,7 @@ pub fn run(
         loop {
             tokio::select! {
                 biased;
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => return watch.end().await,
                 _ = timer.tick() => {}
             }
             match watch.tick(clock.now()).await {

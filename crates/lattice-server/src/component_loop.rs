@@ -21,7 +21,7 @@ pub fn run(parts: &Parts, mut components: Components) -> impl Future<Output = ()
         loop {
             tokio::select! {
                 biased;
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => return components.end().await,
                 _ = timer.tick() => {}
                 () = notices.any() => {}
             }

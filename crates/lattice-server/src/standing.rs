@@ -21,7 +21,7 @@ pub fn remedy(parts: &Parts, server: String) -> impl Future<Output = ()> + Send 
         loop {
             tokio::select! {
                 biased;
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => return remediator.end().await,
                 _ = timer.tick() => {}
             }
             match remediator.tick(clock.now()).await {

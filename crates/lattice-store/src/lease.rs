@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use lattice_core::ids::LeaseEpoch;
 use lattice_core::time::Timestamp;
+use tracing::warn;
 
 use crate::error::StoreError;
 use crate::sql::{Query, Reader, Value};
@@ -74,14 +75,11 @@ impl Held {
         Ok(epoch)
     }
 
-    /// Gives it back, so that another server need not wait for its end.
-    ///
-    /// # Errors
-    /// The database fails: it runs out by itself.
-    pub async fn release(&mut self, store: &Store) -> Result<(), StoreError> {
-        match self.held.take() {
-            Some((epoch, _)) => store.release(self.name, epoch).await,
-            None => Ok(()),
+    /// Gives it back at an orderly stop, so that another server need not wait for its end.
+    pub async fn release(&mut self, store: &Store) {
+        let Some((epoch, _)) = self.held.take() else { return };
+        if let Err(error) = store.release(self.name, epoch).await {
+            warn!(lease = self.name, %error, "not released: it runs out by itself");
         }
     }
 }

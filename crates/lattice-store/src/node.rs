@@ -6,6 +6,7 @@ use lattice_core::ids::{Generation, JobId, NodeId, SiteId};
 use lattice_core::node::{
     Availability, DownCause, Hold, HoldKind, Labels, Node, NodeClass, NodeState, OnboardingMode, Status,
 };
+use lattice_core::sku::Sku;
 use lattice_core::time::Timestamp;
 use uuid::Uuid;
 
@@ -274,6 +275,8 @@ pub struct NodeFilter {
     pub schedulable_at: Option<Timestamp>,
     /// With all of these labels.
     pub labels: Labels,
+    /// Whether nothing is placed on it.
+    pub idle: Option<bool>,
     /// Only those a person should look at: offline or quarantined; degraded, down or failed; a failed wipe; a job
     /// that failed.
     pub needs_attention: bool,
@@ -325,6 +328,12 @@ impl NodeFilter {
         }
         if let Some(now) = self.schedulable_at {
             conditions.add("status = 'active' AND availability = 'ready' AND held_until <= ?", [Value::time(now)]);
+        }
+        if let Some(idle) = self.idle {
+            // As it stands in the row.
+            let none = [Value::text("\"allocations\":0,")];
+            let is_there = if idle { "<>" } else { "=" };
+            conditions.add(&format!("REPLACE(ownership, ?, '') {is_there} ownership"), none);
         }
         if self.needs_attention {
             conditions.add(NEEDS_ATTENTION, []);
@@ -456,6 +465,16 @@ impl Store {
     /// The database fails.
     pub async fn node(&self, id: NodeId) -> Result<Option<Node>, StoreError> {
         self.one_node("WHERE id = ?1", vec![Value::Id(id.uuid())]).await
+    }
+
+    /// A node and its SKU, unless that is gone.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn node_and_sku(&self, id: NodeId) -> Result<Option<(Node, Option<Sku>)>, StoreError> {
+        let sql = format!("SELECT {COLUMNS}, (SELECT body FROM skus WHERE name = nodes.sku) FROM nodes WHERE id = ?1");
+        let query = Query { sql: sql.into(), params: vec![Value::Id(id.uuid())] };
+        Ok(self.fetch(query, |r| Ok((read(r)?, r.opt_json()?))).await?.pop())
     }
 
     /// The node of that hostname that is not deleted.

@@ -168,10 +168,15 @@ impl<'r> Reader<'r> {
             .map(Some)
             .map_err(|_| StoreError::corrupt(format!("column {index}"), format!("`{text}` is not known")))
     }
-    pub(crate) fn json<T: DeserializeOwned>(&mut self) -> Result<T, StoreError> {
+    pub(crate) fn opt_json<T: DeserializeOwned>(&mut self) -> Result<Option<T>, StoreError> {
         let index = self.step();
-        let text = self.row.text(index)?.ok_or_else(|| Self::missing(index))?;
-        serde_json::from_str(text).map_err(|error| StoreError::corrupt(format!("column {index}"), error))
+        let parse = |text| serde_json::from_str(text);
+        let value = self.row.text(index)?.map(parse).transpose();
+        value.map_err(|error| StoreError::corrupt(format!("column {index}"), error))
+    }
+    pub(crate) fn json<T: DeserializeOwned>(&mut self) -> Result<T, StoreError> {
+        let index = self.next;
+        self.opt_json()?.ok_or_else(|| Self::missing(index))
     }
 }
 

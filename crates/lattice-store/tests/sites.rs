@@ -5,7 +5,7 @@ mod fixture;
 
 use fixture::*;
 use lattice_core::change::{Change, Guard, Outcome, Removed};
-use lattice_core::ids::{EventSeq, Generation, SiteId};
+use lattice_core::ids::{EventSeq, Generation, NodeId, SiteId};
 use lattice_core::node::{Availability, Status};
 use lattice_core::site::power_credentials::PowerTarget;
 use lattice_core::site::{PowerSelector, RoceRow, SiteStatus};
@@ -188,9 +188,12 @@ on_each_backend! {
         let gone = commit(START, vec![of(&unused)], vec![removed(Removed::Site(unused.clone()))]);
         applied(&store.commit_one(gone).await.unwrap());
         assert_eq!(store.site(unused.id).await.unwrap(), None);
-        let (_, end) = moved(&host, Status::Deleted, Availability::Unknown, at(1));
+        assert_eq!(store.node_and_sku(host.id).await.unwrap(), Some((host.clone(), Some(kind.clone()))));
+        assert_eq!(store.node_and_sku(NodeId::generate(&Ids, START)).await.unwrap(), None);
+        let (host, end) = moved(&host, Status::Deleted, Availability::Unknown, at(1));
         apply(&store, vec![end]).await;
         applied(&store.commit_one(commit(START, vec![of_sku()], vec![removed(Removed::Sku(kind.clone()))])).await.unwrap());
+        assert_eq!(store.node_and_sku(host.id).await.unwrap(), Some((host, None)));
         let resource = conflict(&store, vec![of(&used)], vec![removed(Removed::Site(used.clone()))]).await;
         assert!(resource.starts_with("node of site"), "its history refers to it: {resource}");
     }

@@ -19,6 +19,7 @@ use lattice_core::ids::{JobId, LeaseEpoch, OpId, SiteId};
 use lattice_core::job::{Decisions, Job, OperatorAction};
 use lattice_core::time::Timestamp;
 use lattice_store::{Held, PAGE_MAX};
+use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use crate::driver::embedded::Waker;
@@ -51,8 +52,8 @@ impl Batches {
         Self { tools, lease }
     }
 
-    /// Looks whenever something happened, and wakes the jobs that it moved.
-    pub(crate) async fn run(mut self, waker: Waker) {
+    /// Looks whenever something happened, and wakes the jobs that it moved, until it is stopped.
+    pub(crate) async fn run(mut self, waker: Waker, mut stop: oneshot::Receiver<()>) {
         let mut events = self.tools.store.follow();
         loop {
             let seen = self.tools.store.last_event().await.unwrap_or_default();
@@ -65,10 +66,17 @@ impl Batches {
                 Err(TurnError::Crashed(_)) => return,
                 Err(error) => warn!(%error, "batches wait for the store"),
             }
-            tokio::time::sleep(PAUSE).await;
-            match tokio::time::timeout(LONGEST, events.after(seen)).await {
-                Ok(Ok(_)) | Err(_) => {}
-                Ok(Err(_)) => return,
+            let happened = async {
+                tokio::time::sleep(PAUSE).await;
+                tokio::time::timeout(LONGEST, events.after(seen)).await
+            };
+            tokio::select! {
+                biased;
+                _ = &mut stop => return self.lease.release(&self.tools.store).await,
+                woken = happened => match woken {
+                    Ok(Ok(_)) | Err(_) => {}
+                    Ok(Err(_)) => return,
+                },
             }
         }
     }

@@ -122,6 +122,12 @@ impl Components {
         Ok(tended)
     }
 
+    /// Stops in good order: rounds that are under way are dropped, and another server may go on at once.
+    pub async fn end(mut self) {
+        self.rounds.shutdown().await;
+        self.lease.release(&self.tools.store).await;
+    }
+
     /// Waits for every round that is under way.
     ///
     /// # Errors

@@ -108,6 +108,7 @@ impl Folding {
         // It booted since, and is drained or ready by its health check alone.
         let facts = Facts { health: Health::Passed, ..facts(&self.after, wish, wish.job.kind.owner()) };
         let was_quarantined = self.after.hold(HoldKind::WipeFailed).is_some();
+        self.after.wiped();
         if wish.job.outputs.drained && self.after.state.availability == Availability::Drained {
             let undrain = NodeEvent::Availability(AvailabilityEvent::Undrain);
             self.moved(undrain, decide(&self.after, undrain, &facts, now)?.change.after);
@@ -116,7 +117,6 @@ impl Folding {
             let recover = NodeEvent::Status(StatusEvent::Recover);
             self.moved(recover, decide(&self.after, recover, &facts, now)?.change.after);
         }
-        self.after.wiped();
         self.cause = Some("wiped");
         Ok(())
     }

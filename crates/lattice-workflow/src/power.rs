@@ -27,12 +27,16 @@ use crate::stages::{maas, openchami};
 
 /// How soon power control is asked again about an order that it carries out.
 const POWER_RECHECK: Duration = Duration::from_secs(3);
+/// How old what power control says may be, to prove anything by itself: some of its rounds, of 15 to 30 seconds each.
+const POWER_AGE: Duration = Duration::from_secs(120);
+/// How long ago an order may have been given that proves what power control says: twice what it tries itself.
+const ORDER_AGE: Duration = Duration::from_secs(600);
 /// How long an instance may take to stop by itself.
 const SOFT: Duration = Duration::from_secs(30);
 
 /// What the power of a node's machine was seen to be, now.
 pub struct Power {
-    /// On or off; asked for at this moment.
+    /// On or off, asked for at this moment; unknown where what was said is too old to prove it.
     pub fact: PowerFact,
     /// What else the provider said.
     pub seen: Seen,
@@ -80,12 +84,30 @@ pub async fn power(ctx: &Context<'_>) -> Result<Power, StageError> {
             };
             Ok(Power { fact, seen: Seen { power: fact, ..seen_of(&found) } })
         }
-        SiteProvider::Openchami(_) => {
-            let pcs = openchami::client(ctx).await?;
-            known(ctx, &pcs.power(&openchami::xname(ctx)?).await.map_err(of_bmc(ctx.now))?)
-        }
+        SiteProvider::Openchami(_) => by_power_control(ctx).await,
         SiteProvider::Manual => Err(by_hand(ctx)),
     }
+}
+
+/// Power control answers from its store, and a store that nobody fills any more says what was long ago. So an old word
+/// counts only after an order of this job that was carried out since; until then it is unknown, and the order is given.
+async fn by_power_control(ctx: &Context<'_>) -> Result<Power, StageError> {
+    let pcs = openchami::client(ctx).await?;
+    let reading = pcs.power(&openchami::xname(ctx)?).await.map_err(of_bmc(ctx.now))?;
+    let power = known(ctx, &reading)?;
+    // Its clock is not ours: what is a little ahead is new as well.
+    let apart = |at: Timestamp| ctx.now.since(at).max(at.since(ctx.now));
+    if apart(reading.at) <= POWER_AGE {
+        return Ok(power);
+    }
+    let carried_out = match &ctx.job.outputs.power_order {
+        Some(order) => pcs.carried_out(&TransitionId(order.clone())).await.map_err(of_bmc(ctx.now))?,
+        None => None,
+    };
+    if carried_out.is_some_and(|begun| apart(begun) <= ORDER_AGE) {
+        return Ok(power);
+    }
+    Ok(Power { fact: PowerFact::Unknown, seen: Seen { power: PowerFact::Unknown, ..power.seen } })
 }
 
 /// A reading, where it says on or off.

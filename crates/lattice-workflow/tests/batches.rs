@@ -18,6 +18,7 @@ use lattice_core::time::Clock;
 use lattice_store::{EventFilter, JobFilter, PageRequest};
 use lattice_workflow::batches::Batches;
 use lattice_workflow::crash::CrashPlan;
+use lattice_workflow::driver::embedded::{DriverLimits, EmbeddedDriver};
 use lattice_workflow::runner::{Occasion, Turn, TurnError};
 
 struct Fleet {
@@ -303,6 +304,22 @@ async fn a_server_that_lost_the_lease_gives_no_permit() {
     fleet.asks(BatchAction::Resume).await;
     assert_eq!(one.tick().await.unwrap(), [], "its commits are fenced");
     assert_eq!((fleet.children().await.moving(), fleet.row().await.status), (0, BatchStatus::Pending));
+}
+
+#[tokio::test]
+async fn a_driver_that_stops_in_good_order_gives_the_lease_back() {
+    let fleet = Fleet::of(2, Some(1)).await;
+    fleet.asks(BatchAction::Pause).await;
+    let driver = EmbeddedDriver::start(fleet.world.runner(CrashPlan::never()), DriverLimits::default());
+    let holder = async || fleet.world.store.lease("batches").await.unwrap().map(|lease| lease.holder);
+    let looked = async {
+        while holder().await.is_none() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), looked).await.expect("it looks at once");
+    driver.drain().await;
+    assert_eq!(holder().await, None);
 }
 
 #[tokio::test]

@@ -70,8 +70,10 @@ impl Agents {
     /// Withdraws tasks that nobody has yet. One that was handed over before is not handed over again, and expires.
     async fn withdraw(&self, node: NodeId, outdated: &[Task], at: Timestamp) -> Result<(), Problem> {
         let withdrawn = outdated.iter().filter_map(|one| {
-            let request =
-                Request { reason: "its allocation is not placed here any more".to_owned(), ..self.request(node, at) };
+            let request = Request {
+                reason: "its allocation is not placed here any more, or is being ended".to_owned(),
+                ..self.request(node, at)
+            };
             let change = task::cancelled(&request, one).ok()??;
             Some(request.commit(Vec::new(), vec![Change::Task(Box::new(change))]))
         });

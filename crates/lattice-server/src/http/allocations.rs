@@ -27,7 +27,7 @@ use super::App;
 use super::extract::{Committed, Query, Write, page_request, parse_id, statuses_named};
 use super::node_view::{explained, millis};
 use super::nodes::{site_named, sku_named};
-use super::rows::find_node;
+use super::rows::{find_node, site_of};
 use crate::error::{Answer, Refusal};
 
 /// Latest tasks that an explanation looks at.
@@ -124,7 +124,12 @@ pub async fn explain(State(app): State<App>, Path(id): Path<String>) -> Answer<J
     };
     let filter = TaskFilter { allocation: Some(one.id), ..TaskFilter::default() };
     let tasks = app.store.tasks(&filter, &PageRequest::first(TASKS)).await?.items;
-    let said = explanation::allocation(&one, node.as_ref(), &tasks, now);
+    let site = match &node {
+        Some(node) => site_of(&app, node.site).await?.name,
+        None => String::new(),
+    };
+    let on = node.as_ref().map(|node| (node, site.as_str()));
+    let said = explanation::allocation(&one, on, &tasks, now);
     let subject = Subject { kind: "allocation".to_owned(), id: one.id.to_string(), name: one.id.to_string() };
     let mut context = vec![one.user.clone(), one.class.to_string()];
     context.extend(node.map(|node| node.hostname));

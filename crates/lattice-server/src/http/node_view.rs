@@ -128,6 +128,7 @@ pub async fn view(app: &App, file: NodeFile, now: Timestamp) -> Answer<NodeView>
 /// A node's explanation.
 pub fn explain(file: &NodeFile, now: Timestamp) -> Explanation {
     let context = NodeContext {
+        site: &file.site.name,
         placed: &file.placed,
         job: file.job.as_ref(),
         last_heard: file.heard_at,

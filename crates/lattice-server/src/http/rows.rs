@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use lattice_core::allocation::Allocation;
 use lattice_core::batch::Batch;
 use lattice_core::bmc::{Bmc, BmcReport};
+use lattice_core::command::agent::health_now;
 use lattice_core::command::node::Known;
 use lattice_core::command::remedy::{Remedy, Standing, remedy};
 use lattice_core::component::ComponentReport;
@@ -110,9 +111,12 @@ impl NodeFile {
         let is_fresh =
             heard_at.is_some_and(|at| now.since(at) <= site.heartbeat.times(node.effective_class()).window());
         let sku = app.store.sku(&node.sku).await?;
-        let health = match (&facts, sku) {
-            (Some(facts), Some(sku)) if is_fresh => health::check(&sku, facts, node.fingerprint.as_deref()),
-            (Some(_) | None, _) => Health::NotReported,
+        let health = match (&facts, sku, app.registry.vitals_now(node.id)) {
+            (Some(facts), Some(sku), Some(said)) if is_fresh => {
+                let checked = health::check(&sku, facts, node.fingerprint.as_deref());
+                health_now(checked, &said, &sku)
+            }
+            (Some(_) | None, _, _) => Health::NotReported,
         };
         let reported = app.registry.vitals(node.id).map_or(0, |vitals| vitals.allocations);
         let live_allocations = reported.max(node.ownership.allocations);

@@ -157,8 +157,6 @@ impl Rounds {
     /// Stops: what is under way is broken off, and delivered again by whoever comes next.
     async fn end(mut self) {
         self.under_way.shutdown().await;
-        if let Err(error) = self.lease.release(&self.courier.store).await {
-            warn!(%error, "the lease of the webhooks runs out by itself");
-        }
+        self.lease.release(&self.courier.store).await;
     }
 }

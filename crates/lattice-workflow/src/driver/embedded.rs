@@ -54,23 +54,25 @@ impl Default for DriverLimits {
 pub(super) enum Poke {
     Job(JobId),
     Node(NodeId),
-    Drain(oneshot::Sender<()>),
+    Drain,
 }
 
 /// A running driver. Dropping it stops it without waiting; the rows know where each job stands.
 pub struct EmbeddedDriver {
     pokes: mpsc::Sender<Poke>,
-    _tasks: JoinSet<()>,
+    stop: oneshot::Sender<()>,
+    tasks: JoinSet<()>,
 }
 
 impl EmbeddedDriver {
     /// Starts to drive every job in the store that has something to be done.
     pub fn start(runner: Runner, limits: DriverLimits) -> Self {
         let (pokes, receiver) = mpsc::channel(limits.pokes);
+        let (stop, stopped) = oneshot::channel();
         let mut tasks = JoinSet::new();
-        tasks.spawn(Batches::new(runner.shared_tools()).run(Waker { pokes: pokes.clone() }));
+        tasks.spawn(Batches::new(runner.shared_tools()).run(Waker { pokes: pokes.clone() }, stopped));
         tasks.spawn(Driver::new(runner, limits, pokes.clone()).run(receiver));
-        Self { pokes, _tasks: tasks }
+        Self { pokes, stop, tasks }
     }
 
     /// A handle that wakes jobs, for those who must not own the driver.
@@ -79,12 +81,11 @@ impl EmbeddedDriver {
     }
 
     /// Ends well: no new turn begins, those that run end.
-    pub async fn drain(self) {
-        let (done, ended) = oneshot::channel();
-        if self.pokes.send(Poke::Drain(done)).await.is_ok() {
-            // An error means that the driver ended before it could answer, which is as good.
-            ended.await.unwrap_or_default();
-        }
+    pub async fn drain(mut self) {
+        // An error means that either ended before, which is as good.
+        let _gone = self.stop.send(());
+        let _gone = self.pokes.send(Poke::Drain).await;
+        while self.tasks.join_next().await.is_some() {}
     }
 }
 
@@ -183,10 +184,8 @@ impl Driver {
                 poke = pokes.recv() => match poke {
                     Some(Poke::Job(job)) => self.poked(job).await,
                     Some(Poke::Node(node)) => self.node_poked(node).await,
-                    Some(Poke::Drain(done)) => {
+                    Some(Poke::Drain) => {
                         while self.turns.join_next().await.is_some() {}
-                        // Whoever asked may have stopped waiting.
-                        let _gone = done.send(());
                         return;
                     }
                     None => return,

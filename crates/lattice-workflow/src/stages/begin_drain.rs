@@ -2,10 +2,11 @@
 
 use async_trait::async_trait;
 use lattice_core::failure::FailureClass;
-use lattice_core::job::{JobInput, StageError, UndoKind};
+use lattice_core::job::{StageError, UndoKind};
 use lattice_core::node::Availability;
 use lattice_core::node::availability::AvailabilityEvent;
 
+use super::wait_for_drained::Asked;
 use crate::stage::{Context, Delta, NodeAsk, Observation, Outcome, StageRunner, error};
 
 /// See the module.
@@ -20,20 +21,9 @@ impl StageRunner for BeginDrain {
             }
             // The command that makes the job usually begins the drain in the same commit; if not, this does.
             Availability::Ready | Availability::Degraded => {
-                let event = match ctx.job.input {
-                    JobInput::Drain { urgent: true, .. } => AvailabilityEvent::DrainUrgently,
-                    JobInput::Drain { urgent: false, .. }
-                    | JobInput::OnboardMaas { .. }
-                    | JobInput::OnboardLxd { .. }
-                    | JobInput::OnboardOpenchami { .. }
-                    | JobInput::OnboardManual { .. }
-                    | JobInput::Retire { .. }
-                    | JobInput::Remove
-                    | JobInput::Reboot
-                    | JobInput::Reimage { .. }
-                    | JobInput::ReimageMaas { .. }
-                    | JobInput::InvestigateBmc
-                    | JobInput::WipeSensitive { .. } => AvailabilityEvent::Drain,
+                let event = match Asked::of(ctx).urgent {
+                    true => AvailabilityEvent::DrainUrgently,
+                    false => AvailabilityEvent::Drain,
                 };
                 Ok(Observation::Done(Delta::said("drain begun").ask(NodeAsk::Require(event))))
             }

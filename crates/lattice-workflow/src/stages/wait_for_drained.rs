@@ -80,7 +80,9 @@ impl StageRunner for WaitForDrained {
 
 /// What a drain was asked for with; of another job nothing.
 #[derive(Default)]
-struct Asked {
+pub(super) struct Asked {
+    /// Whether checkpointable work is asked to save its state.
+    pub(super) urgent: bool,
     /// When what still runs is stopped; none: never.
     deadline: Option<Timestamp>,
     /// How many allocations ran when it was asked for.
@@ -88,11 +90,10 @@ struct Asked {
 }
 
 impl Asked {
-    fn of(ctx: &Context<'_>) -> Self {
+    pub(super) fn of(ctx: &Context<'_>) -> Self {
         match ctx.job.input {
-            JobInput::Drain { deadline_ms, allocations, .. } => {
-                let deadline = deadline_ms.map(|after| ctx.job.created_at + Duration::from_millis(after));
-                Self { deadline, allocations }
+            JobInput::Drain { urgent, allocations, .. } => {
+                Self { urgent, deadline: ctx.job.drain_deadline(), allocations }
             }
             JobInput::OnboardMaas { .. }
             | JobInput::OnboardLxd { .. }
