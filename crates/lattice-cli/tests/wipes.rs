@@ -74,11 +74,9 @@ fn without_force_it_is_said_what_would_happen() {
 }
 
 #[test]
-fn a_forced_wipe_asks_first() {
+fn force_confirms_a_wipe() {
     let server = Recorded::new(&[(WIPE, &[ok(wiping(true))])]);
-    insta::assert_snapshot!(server.lattice("admin node wipe c07u43 --force"));
-    assert!(server.seen().is_empty(), "nothing is sent without a confirmation");
-    insta::assert_snapshot!(server.lattice("admin node wipe c07u43 --force --yes --reason repaired"));
+    insta::assert_snapshot!(server.lattice("admin node wipe c07u43 --force --reason repaired"));
     assert_eq!(server.seen()[0].body, r#"{"reason":"repaired","force":true}"#);
 }
 

@@ -4,7 +4,7 @@
 //! tick.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lattice_core::agent::task::{
@@ -17,11 +17,13 @@ use lattice_core::heartbeat::{Registry, brake};
 use lattice_core::ids::{CorrelationId, IdSource, NodeId, SiteId};
 use lattice_core::node::{Availability, Node};
 use lattice_core::time::Timestamp;
-use lattice_store::{NodeFilter, NodeSort, PageRequest, Store, StoreError, TaskFilter};
+use lattice_store::{Cursor, NodeFilter, NodeSort, PageRequest, Store, StoreError, TaskFilter};
 use tracing::info;
 
-/// Nodes considered for one allocation at a time.
+/// Nodes considered for one allocation at a time: so many that are idle, and so many that are in use.
 const CANDIDATES: usize = 1_000;
+/// How often all nodes in use are considered for what waits, where there are more of them and none is idle.
+const FULL_LOOK: Duration = Duration::from_secs(30);
 /// Latest tasks of an allocation that are looked at: a start, a checkpoint, and the stops of its present placement.
 const TASKS: usize = 8;
 /// Pause before an agent that could not end an allocation is asked again.
@@ -38,6 +40,8 @@ pub struct Allocator {
     registry: Arc<Registry>,
     ids: Arc<dyn IdSource>,
     nonces: Arc<Nonces>,
+    /// When all nodes in use were considered last.
+    looked_at_all: Mutex<Timestamp>,
 }
 
 /// What one tick did.
@@ -56,7 +60,7 @@ pub struct Allocated {
 impl Allocator {
     /// An allocator over the store and the registry of heartbeats.
     pub fn new(store: Store, registry: Arc<Registry>, ids: Arc<dyn IdSource>, nonces: Arc<Nonces>) -> Self {
-        Self { store, registry, ids, nonces }
+        Self { store, registry, ids, nonces, looked_at_all: Mutex::default() }
     }
 
     /// Does what can be done at `now`.
@@ -107,11 +111,12 @@ impl Allocator {
             return Ok(());
         }
         let skus = self.store.skus().await?.into_iter().map(|sku| (sku.name, sku.gpus)).collect();
+        let look = Look { now, at_all: self.is_full_look(now) };
         let mut pools: HashMap<Wanted, Vec<Candidate>> = HashMap::new();
         for one in waiting {
             let pool = Wanted { gpus: 0, ..one.wanted.clone() };
             if !pools.contains_key(&pool) {
-                let candidates = self.candidates(&pool, &skus, now).await?;
+                let candidates = self.candidates(&pool, &skus, look).await?;
                 pools.insert(pool.clone(), candidates);
             }
             let Some(candidates) = pools.get_mut(&pool) else { continue };
@@ -152,15 +157,15 @@ impl Allocator {
         &self,
         wanted: &Wanted,
         skus: &HashMap<String, u32>,
-        now: Timestamp,
+        look: Look,
     ) -> Result<Vec<Candidate>, StoreError> {
         let nodes = match wanted.node {
             Some(node) => self.store.node(node).await?.into_iter().collect(),
             None => {
                 let (site, sku, labels) = (wanted.site, wanted.sku.clone(), wanted.labels.clone());
                 let all = NodeFilter { site, sku, labels, ..NodeFilter::default() };
-                let usable = NodeFilter { schedulable_at: Some(now), ..all.clone() };
-                let mut nodes = self.some_nodes(&usable).await?;
+                let usable = NodeFilter { schedulable_at: Some(look.now), ..all.clone() };
+                let mut nodes = self.usable(usable, look).await?;
                 if nodes.is_empty() {
                     nodes = self.some_nodes(&all).await?;
                 }
@@ -171,10 +176,52 @@ impl Allocator {
         Ok(nodes.into_iter().map(|node| Candidate { gpus: gpus(&node), node }).collect())
     }
 
+    /// Idle ones, and some in use: whoever fits best between others is taken, and nobody waits beside an idle node.
+    async fn usable(&self, usable: NodeFilter, look: Look) -> Result<Vec<Node>, StoreError> {
+        let in_use = NodeFilter { idle: Some(false), ..usable.clone() };
+        let idle = self.some_nodes(&NodeFilter { idle: Some(true), ..usable }).await?;
+        let mut nodes = match idle.is_empty() && look.at_all {
+            true => self.all_nodes(&in_use).await?,
+            false => self.some_nodes(&in_use).await?,
+        };
+        nodes.extend(idle);
+        Ok(nodes)
+    }
+
+    fn is_full_look(&self, now: Timestamp) -> bool {
+        let mut last = self.looked_at_all.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = now.since(*last) >= FULL_LOOK;
+        if due {
+            *last = now;
+        }
+        due
+    }
+
+    async fn all_nodes(&self, filter: &NodeFilter) -> Result<Vec<Node>, StoreError> {
+        let mut nodes = Vec::new();
+        let mut page = PageRequest::first(CANDIDATES);
+        loop {
+            let (read, next) = self.one_page(filter, &page).await?;
+            nodes.extend(read);
+            if next.is_none() {
+                return Ok(nodes);
+            }
+            page.cursor = next;
+        }
+    }
+
     async fn some_nodes(&self, filter: &NodeFilter) -> Result<Vec<Node>, StoreError> {
-        let page = self.store.nodes(filter, NodeSort::Hostname, &PageRequest::first(CANDIDATES)).await?;
+        Ok(self.one_page(filter, &PageRequest::first(CANDIDATES)).await?.0)
+    }
+
+    async fn one_page(
+        &self,
+        filter: &NodeFilter,
+        page: &PageRequest,
+    ) -> Result<(Vec<Node>, Option<Cursor>), StoreError> {
+        let page = self.store.nodes(filter, NodeSort::Hostname, page).await?;
         let ids: Vec<NodeId> = page.items.iter().map(|node| node.id).collect();
-        self.store.nodes_by_id(&ids).await
+        Ok((self.store.nodes_by_id(&ids).await?, page.next))
     }
 
     /// Follows the tasks of those that are being started, saved or ended.
@@ -196,9 +243,9 @@ impl Allocator {
 
     /// Draining nodes on which something still runs.
     async fn emptied_urgently(&self) -> Result<Vec<NodeId>, StoreError> {
-        let draining = NodeFilter { availabilities: vec![Availability::Draining], ..NodeFilter::default() };
-        let nodes = self.some_nodes(&draining).await?;
-        Ok(nodes.into_iter().filter(|node| node.ownership.allocations > 0).map(|node| node.id).collect())
+        let availabilities = vec![Availability::Draining];
+        let draining = NodeFilter { availabilities, idle: Some(false), ..NodeFilter::default() };
+        Ok(self.all_nodes(&draining).await?.into_iter().map(|node| node.id).collect())
     }
 
     async fn settle_one(&self, one: &Allocation, now: Timestamp, done: &mut Allocated) -> Result<(), StoreError> {
@@ -305,6 +352,13 @@ impl Allocator {
         }
         Ok(())
     }
+}
+
+/// How nodes are looked at.
+#[derive(Clone, Copy)]
+struct Look {
+    now: Timestamp,
+    at_all: bool,
 }
 
 /// What is known about what runs on a node.

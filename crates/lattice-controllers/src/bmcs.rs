@@ -114,6 +114,12 @@ impl BmcWatch {
         Ok(watched)
     }
 
+    /// Stops in good order: looks that are under way are dropped, and another server may look at once.
+    pub async fn end(mut self) {
+        self.looks.shutdown().await;
+        self.lease.release(&self.store).await;
+    }
+
     /// Waits for every look that is under way, and keeps it.
     ///
     /// # Errors
@@ -240,8 +246,8 @@ impl BmcWatch {
     async fn keep(&mut self, ended: Ended, now: Timestamp, watched: &mut BmcsWatched) -> Result<(), StoreError> {
         let Ended { node: id, lease, look } = ended;
         self.looking.remove(&id);
-        let Some(node) = self.store.nodes_by_id(&[id]).await?.pop() else { return Ok(()) };
-        let gpus = self.store.sku(&node.sku).await?.map_or(0, |sku| sku.gpus);
+        let Some((node, sku)) = self.store.node_and_sku(id).await? else { return Ok(()) };
+        let gpus = sku.map_or(0, |sku| sku.gpus);
         let earlier = self.store.bmc_report(id).await?;
         let placed = self.store.placed_on(id).await?;
         let of_node = OfNode { gpus_of_sku: gpus, placed: &placed };

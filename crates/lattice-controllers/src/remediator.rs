@@ -43,6 +43,11 @@ impl Remediator {
         Self { store, ids, lease: Held::new(LEASE, server) }
     }
 
+    /// Stops in good order: another server may go on at once.
+    pub async fn end(mut self) {
+        self.lease.release(&self.store).await;
+    }
+
     /// Begins what is due at `now`; nothing while another server does.
     ///
     /// # Errors

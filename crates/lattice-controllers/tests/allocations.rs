@@ -4,9 +4,9 @@
 
 mod world;
 
-use lattice_core::agent::task::{CheckpointHow, Progress, Task, TaskErrorCode};
+use lattice_core::agent::task::{CheckpointHow, Progress, Task, TaskErrorCode, TaskKind};
 use lattice_core::allocation::{Allocation, AllocationStatus, RequeuePolicy};
-use lattice_core::change::Outcome;
+use lattice_core::change::{Change, NodeAction, NodeChange, Outcome};
 use lattice_core::command::allocation;
 use lattice_core::command::node::{self as commands, Known};
 use lattice_core::node::machine::Health;
@@ -179,4 +179,49 @@ async fn what_cannot_be_started_fails_and_says_why_unless_its_policy_queues_it_a
     let again = world.allocation(always).await;
     assert_eq!((again.status, again.placements), (AllocationStatus::Provisioning, 2), "it is tried anew");
     assert_eq!(world.node(nodes[0]).await.ownership.allocations, 1);
+}
+
+#[tokio::test]
+async fn work_finds_room_behind_a_thousand_nodes_in_use() {
+    let world = World::new().await;
+    let nodes = world.add_nodes(1_002).await;
+    // The last two by name.
+    let (free, shared) = (nodes[998], nodes[999]);
+    for id in nodes.iter().filter(|id| **id != free) {
+        let node = world.node(*id).await;
+        let mut after = node.successor(at(1));
+        after.ownership = node.ownership.with("bob", NodeClass::Standard, if *id == shared { 6 } else { 8 });
+        let (action, cause) = (NodeAction::Updated, "test".to_owned());
+        let change = NodeChange { after, before: Some(node.state), action, cause, detail: String::new() };
+        world.commit(vec![Change::Node(Box::new(change))], at(1)).await;
+    }
+    let big = world.ask("ada", 8, |_| {}).await;
+    world.tick(at(2)).await;
+    assert_eq!(world.allocation(big).await.node, Some(free), "an idle one is always seen");
+    let small = world.ask("bob", 2, |_| {}).await;
+    world.tick(at(3)).await;
+    assert_eq!(world.allocation(small).await.status, AllocationStatus::Requested);
+    world.tick(at(33)).await;
+    assert_eq!(world.allocation(small).await.node, Some(shared), "all of those in use are looked at now and then");
+}
+
+#[tokio::test]
+async fn an_allocation_that_is_being_ended_is_not_started_any_more() {
+    let world = World::new().await;
+    let nodes = world.add_nodes(1).await;
+    let id = world.ask("ada", 1, |_| {}).await;
+    world.tick(at(1)).await;
+    let (one, row) = (world.allocation(id).await, world.node(nodes[0]).await);
+    assert_eq!(one.status, AllocationStatus::Provisioning);
+    let current = async || {
+        let (tasks, placed) = tokio::join!(world.store.open_tasks(nodes[0], 10), world.store.placed_on(nodes[0]));
+        let placed = placed.unwrap();
+        tasks.unwrap().iter().map(|task| (task.input.kind(), allocation::is_current(task, &placed))).collect::<Vec<_>>()
+    };
+    assert_eq!(current().await, [(TaskKind::AllocationStart, true)]);
+    let release = allocation::release(&world.request(at(1)), &one, Some(&row), [9; 16]).unwrap().unwrap();
+    assert!(matches!(world.store.commit_one(release).await.unwrap(), Outcome::Applied { .. }));
+    let mut both = current().await;
+    both.sort();
+    assert_eq!(both, [(TaskKind::AllocationStart, false), (TaskKind::AllocationStop, true)]);
 }

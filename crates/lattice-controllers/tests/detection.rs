@@ -138,6 +138,7 @@ impl World {
             fingerprint: "f",
             boot_id: "b",
             agent_version: "1",
+            ecc_uncorrected: 0,
             minor_issue: None,
             address: None,
         };
@@ -194,7 +195,7 @@ async fn a_node_that_is_heard_within_its_grace_is_ready_again_without_an_alert()
     handle.open_session(session, VITALS, after(40)).expect("opened");
     let heard = handle.beat(&Beat { session, sequence: 1, vitals: VITALS }, after(41)).expect("accepted");
     assert!(heard.returned, "the detector asked to be told");
-    let beat = agent::Heartbeat { sku: None, gpu_count: 0, minor_issue: None, fingerprint: None };
+    let beat = agent::Heartbeat { sku: None, gpu_count: 0, ecc_uncorrected: 0, minor_issue: None, fingerprint: None };
     let chained = agent::heard(&world.request(after(41)), &world.node(id).await, &beat);
     world.store.commit(chained.commits).await.expect("committed");
     assert_eq!(world.state(id).await, READY);

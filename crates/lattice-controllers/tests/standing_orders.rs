@@ -235,6 +235,15 @@ async fn a_server_that_lost_the_lease_while_it_decided_reboots_nothing() {
 }
 
 #[tokio::test]
+async fn a_server_that_stops_in_good_order_is_not_waited_for() {
+    let world = eight_silent().await;
+    let (mut first, mut second) = (remediator(&world, "lattice-1"), remediator(&world, "lattice-2"));
+    assert_eq!(first.tick(at(255)).await.unwrap().begun.len(), 2);
+    first.end().await;
+    assert_eq!(second.tick(at(256)).await.unwrap().waiting, 8);
+}
+
+#[tokio::test]
 async fn a_server_that_starts_again_under_its_name_waits_for_nothing() {
     let world = eight_silent().await;
     assert_eq!(remediator(&world, "lattice-1").tick(at(240)).await.unwrap().waiting, 8);

@@ -22,9 +22,10 @@ pub mod wipe;
 pub use refused::Refused;
 
 use crate::actor::Actor;
-use crate::change::{Change, Commit, Guard};
+use crate::change::{Change, Commit, Guard, Resource};
 use crate::ids::{CorrelationId, IdSource, JobId, NodeId, OpId};
 use crate::node::availability::Effect;
+use crate::node::machine::Moved;
 use crate::time::Timestamp;
 
 /// Who asks, when, why, and where new ids come from.
@@ -62,6 +63,16 @@ impl<'a> Request<'a> {
             correlation: self.correlation,
         }
     }
+}
+
+/// The alert that a transition asks for.
+fn alert(moved: &Moved) -> Option<Change> {
+    let node = &moved.change.after;
+    moved.effects.contains(&Effect::Alert).then(|| Change::Note {
+        name: "node.alert.raised".to_owned(),
+        resource: Resource::Node(node.id),
+        detail: format!("{} is {}: {}", node.hostname, node.state, moved.change.cause),
+    })
 }
 
 /// What a command decided: the commit, what it is about, what the transition asks of others.

@@ -168,6 +168,7 @@ fn an_agent_walks_a_node_from_its_token_to_ready() {
         fingerprint: "f1",
         boot_id: "b1",
         agent_version: "0.1.0",
+        ecc_uncorrected: 0,
         minor_issue: None,
         address: None,
     };
@@ -188,6 +189,7 @@ fn a_host_that_is_not_what_its_sku_asks_stays_booting_and_says_why() {
         fingerprint: "f1",
         boot_id: "b1",
         agent_version: "0.1.0",
+        ecc_uncorrected: 0,
         minor_issue: None,
         address: None,
     };
@@ -202,7 +204,14 @@ fn a_gpu_that_leaves_the_bus_degrades_its_node_until_it_is_back() {
     let ids = Counter::default();
     let sku = Sku { gpus: 8, ..sku() };
     let mut node = at(Status::Active, Availability::Ready);
-    let beat = |gpu_count, minor_issue| agent::Heartbeat { sku: Some(&sku), gpu_count, minor_issue, fingerprint: None };
+    let beat = |gpu_count, minor_issue| agent::Heartbeat {
+        sku: Some(&sku),
+        gpu_count,
+        ecc_uncorrected: 0,
+        minor_issue,
+        fingerprint: None,
+    };
+    let errors = |ecc_uncorrected| agent::Heartbeat { ecc_uncorrected, ..beat(8, None) };
     let rows = [
         (beat(8, None), Availability::Ready, None),
         (beat(7, None), Availability::Degraded, Some("7 of 8 GPUs on the bus")),
@@ -210,6 +219,8 @@ fn a_gpu_that_leaves_the_bus_degrades_its_node_until_it_is_back() {
         (beat(6, None), Availability::Degraded, Some("6 of 8 GPUs on the bus")),
         // Its sensors hang: the count means nothing.
         (beat(0, Some("sensors did not answer")), Availability::Degraded, Some("sensors did not answer")),
+        (beat(8, None), Availability::Ready, None),
+        (errors(2), Availability::Degraded, Some("2 uncorrectable memory errors since its boot")),
         (beat(8, None), Availability::Ready, None),
         (agent::Heartbeat { sku: None, ..beat(3, None) }, Availability::Ready, None),
     ];
@@ -235,6 +246,7 @@ fn a_ready_node_that_registers_with_fewer_gpus_is_degraded_and_recovers_with_all
             fingerprint: "f1",
             boot_id: "b1",
             agent_version: "0.1.0",
+            ecc_uncorrected: 0,
             minor_issue: None,
             address: None,
         };
@@ -255,6 +267,7 @@ fn a_well_node_that_registers_again_and_says_nothing_new_writes_no_row() {
         fingerprint: "f1",
         boot_id: "b1",
         agent_version: "0.1.0",
+        ecc_uncorrected: 0,
         minor_issue: None,
         address: Some("10.0.0.7"),
     };
@@ -289,6 +302,7 @@ fn a_disabled_node_is_enabled_once_its_agent_ended_what_it_lost() {
         fingerprint: "f1",
         boot_id: "b1",
         agent_version: "0.1.0",
+        ecc_uncorrected: 0,
         minor_issue: None,
         address: None,
     };
@@ -314,6 +328,7 @@ fn each_commit_of_a_chain_stands_only_with_the_one_before() {
         fingerprint: "f1",
         boot_id: "b2",
         agent_version: "0.1.0",
+        ecc_uncorrected: 0,
         minor_issue: None,
         address: None,
     };
@@ -404,6 +419,7 @@ fn every_state_is_explained_and_every_command_in_it_is_ours() {
                 continue;
             }
             let context = NodeContext {
+                site: "local",
                 placed: &[],
                 job: None,
                 last_heard: None,
@@ -429,6 +445,7 @@ fn every_state_is_explained_and_every_command_in_it_is_ours() {
 fn advised(node: &Node) -> Vec<String> {
     let times = HeartbeatPolicy::default().times(NodeClass::Standard);
     let context = NodeContext {
+        site: "local",
         placed: &[],
         job: None,
         last_heard: None,
@@ -469,7 +486,8 @@ fn a_sku_that_asks_for_no_gpus_counts_none() {
     let none = Sku { gpus: 0, gpu_vendor: None, ..sku() };
     assert_eq!(health::check(&none, &facts(), Some("print")), Health::Passed);
     let node = at(Status::Active, Availability::Ready);
-    let beat = agent::Heartbeat { sku: Some(&none), gpu_count: 8, minor_issue: None, fingerprint: None };
+    let beat =
+        agent::Heartbeat { sku: Some(&none), gpu_count: 8, ecc_uncorrected: 0, minor_issue: None, fingerprint: None };
     let ids = Counter::default();
     assert!(agent::heard(&request(&ids), &node, &beat).commits.is_empty(), "a container sees the GPUs of its host");
 }

@@ -5,7 +5,7 @@ mod fleet;
 
 use std::time::Duration;
 
-use fleet::{Counter, NOW, node, request, site};
+use fleet::{Counter, NOW, node, request, site, sku};
 use lattice_core::actor::Actor;
 use lattice_core::change::{Change, Commit};
 use lattice_core::command::conformance::{JUDGE, judge};
@@ -17,7 +17,6 @@ use lattice_core::job::{Job, JobInput, JobKind, JobStatus};
 use lattice_core::node::machine::Health;
 use lattice_core::node::{Availability, DownCause, Hold, HoldKind, Labels, Node, NodeClass, NodeState, Status};
 use lattice_core::site::{ApprovedFingerprint, AutomationPolicy, Governor, LxdSite, Site, SiteProvider};
-use lattice_core::sku::Sku;
 use lattice_core::time::Timestamp;
 
 fn known<'a>(node: &'a Node, site: &'a Site, job: Option<&'a Job>) -> Known<'a> {
@@ -205,17 +204,7 @@ fn without_an_approval_or_a_report_nobody_deviates() {
 #[test]
 fn approvals_are_given_once_and_taken_back_and_a_hold_by_hand_is_not_ours_to_clear() {
     let ids = Counter::default();
-    let sku = Sku {
-        name: node(Status::Active, Availability::Ready).sku,
-        gpus: 8,
-        gpu_vendor: None,
-        gpu_model: None,
-        nics: Vec::new(),
-        disks: Vec::new(),
-        created_at: NOW,
-        updated_at: NOW,
-        generation: Generation::FIRST,
-    };
+    let sku = sku(8);
     let approved = site_of(&orders::approve(&request(&ids), &site(), &sku, "good").unwrap().unwrap());
     assert_eq!(orders::approve(&request(&ids), &approved, &sku, "good").unwrap(), None);
     assert!(matches!(orders::approve(&request(&ids), &approved, &sku, "g d"), Err(Refused::Invalid { .. })));

@@ -50,7 +50,7 @@ pub enum Command {
     Disable(Act),
     /// Give a disabled node back
     Enable(Act),
-    /// Say that a node is booted again, by hand: it fails unless its agent registers in time
+    /// Boot a node again: a job power-cycles it; you do, now, where it has neither a provider nor a BMC
     Reboot(Wait),
     /// Wait until a node's status or availability is what you name
     Wait(Until),

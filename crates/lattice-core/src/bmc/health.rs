@@ -95,7 +95,7 @@ pub struct HealthReport {
     pub source: String,
     /// What is wrong; nothing here and nothing in `not_read` is a clean bill.
     pub evidence: Vec<Evidence>,
-    /// GPUs that are on the bus; none: the BMC does not list GPUs.
+    /// GPUs that are on the bus; none: the BMC does not list GPUs, or not all that it lists could be read.
     pub gpus_present: Option<u32>,
     /// What this BMC does not offer, or did not give: about these nothing is known.
     pub not_read: Vec<String>,

@@ -28,7 +28,7 @@ pub struct PowerReading {
     /// What was said.
     #[serde(flatten)]
     pub said: PowerSaid,
-    /// When it was asked for: the answer is no older.
+    /// The answer is no older: when it was asked for, or where it comes from a store, the time that the store gives.
     pub at: Timestamp,
     /// Who said it: `redfish 10.0.0.7`, `pcs`.
     pub source: String,

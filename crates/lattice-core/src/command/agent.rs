@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::Request;
 use crate::allocation::Allocation;
-use crate::change::{Change, Commit, Guard, NodeAction, NodeChange, Resource};
+use crate::change::{Change, Commit, Guard, NodeAction, NodeChange};
 use crate::credential::EnrollmentToken;
+use crate::heartbeat::Vitals;
 use crate::ids::OpId;
 use crate::node::availability::{AvailabilityEvent, Effect};
 use crate::node::health;
@@ -59,11 +60,7 @@ impl<'a, 'b> Chain<'a, 'b> {
     fn try_event(&mut self, event: NodeEvent, facts: &Facts) -> bool {
         match decide(&self.node, event, facts, self.request.now) {
             Ok(moved) => {
-                let alert = moved.effects.contains(&Effect::Alert).then(|| Change::Note {
-                    name: "node.alert.raised".to_owned(),
-                    resource: Resource::Node(self.node.id),
-                    detail: format!("{} is {}: {}", self.node.hostname, moved.change.after.state, moved.change.cause),
-                });
+                let alert = super::alert(&moved);
                 let lost = super::allocation::follow(self.request, &self.node, &moved, self.placed);
                 self.effects.extend(moved.effects);
                 self.push(moved.change, alert.into_iter().chain(lost).collect());
@@ -124,6 +121,8 @@ pub struct Registration<'a> {
     pub boot_id: &'a str,
     /// Version of the agent.
     pub agent_version: &'a str,
+    /// Uncorrectable memory errors since boot.
+    pub ecc_uncorrected: u64,
     /// A minor issue it found on itself.
     pub minor_issue: Option<&'a str>,
     /// Address it speaks from, when the connection tells.
@@ -178,11 +177,19 @@ pub fn registered(
     if matches!(chain.node.state.availability, Availability::Unknown | Availability::Failed) {
         chain.try_event(availability(AvailabilityEvent::AgentRegistered), &facts);
     }
-    if health == Health::Passed {
-        chain.try_event(availability(AvailabilityEvent::HealthPassed), &facts);
+    match &health {
+        Health::Passed => {
+            chain.try_event(availability(AvailabilityEvent::HealthPassed), &facts);
+        }
+        // This boot came up, and not well; its agent may register again within it.
+        Health::Failed(reasons) if new_boot => {
+            let facts = Facts { reason: reasons.join("; "), ..facts.clone() };
+            chain.try_event(availability(AvailabilityEvent::BootFailed), &facts);
+        }
+        Health::Failed(_) | Health::NotReported => {}
     }
     let gpus = u32::try_from(registration.facts.gpus.len()).unwrap_or(u32::MAX);
-    let issue = minor_issue(registration.minor_issue, gpus, Some(sku));
+    let issue = minor_issue(registration.minor_issue, (gpus, registration.ecc_uncorrected), Some(sku));
     if issue.is_some() || health == Health::Passed {
         judge_issue(&mut chain, issue.as_deref(), &facts);
     }
@@ -216,6 +223,8 @@ pub struct Heartbeat<'a> {
     pub sku: Option<&'a Sku>,
     /// GPUs on the bus.
     pub gpu_count: u32,
+    /// Uncorrectable memory errors since boot.
+    pub ecc_uncorrected: u64,
     /// A minor issue that the agent found on itself.
     pub minor_issue: Option<&'a str>,
     /// Conformance fingerprint, if it was recomputed.
@@ -241,20 +250,32 @@ pub fn heard(request: &Request, node: &Node, beat: &Heartbeat) -> Chained {
         };
         chain.push(change, Vec::new());
     }
-    let issue = minor_issue(beat.minor_issue, beat.gpu_count, beat.sku);
+    let issue = minor_issue(beat.minor_issue, (beat.gpu_count, beat.ecc_uncorrected), beat.sku);
     judge_issue(&mut chain, issue.as_deref(), &facts);
     chain.done()
 }
 
-/// What is wrong with a host that lives: what its agent says, else a count of GPUs that is not its SKU's.
+/// What is wrong with a host that lives: what its agent says, else a count of GPUs that is not its SKU's, else memory
+/// errors that were not corrected. spec: S1 "Heartbeat Protocol" (health summary), "Ready → Degraded" (minor issue)
 ///
-/// The agent's own words go first: when its sensors do not answer, its count means nothing.
-fn minor_issue(said: Option<&str>, gpus: u32, sku: Option<&Sku>) -> Option<String> {
+/// The agent's own words go first: when its sensors do not answer, its counts mean nothing.
+fn minor_issue(said: Option<&str>, (gpus, errors): (u32, u64), sku: Option<&Sku>) -> Option<String> {
     let counted = || {
         let wanted = sku?.gpus;
         (wanted > 0 && gpus != wanted).then(|| format!("{gpus} of {wanted} GPUs on the bus"))
     };
-    said.map(str::to_owned).or_else(counted)
+    let uncorrected = || (errors > 0).then(|| format!("{errors} uncorrectable memory errors since its boot"));
+    said.map(str::to_owned).or_else(counted).or_else(uncorrected)
+}
+
+/// The health check of a host that was checked when it registered, with what its last heartbeat said.
+pub fn health_now(checked: Health, heard: &Vitals, sku: &Sku) -> Health {
+    let said = (heard.issue != 0).then_some("its agent reports a minor issue");
+    let counts = (u32::from(heard.gpu_count), u64::from(heard.ecc_uncorrected));
+    match (checked, minor_issue(said, counts, Some(sku))) {
+        (Health::Passed, Some(issue)) => Health::Failed(vec![issue]),
+        (checked, _) => checked,
+    }
 }
 
 /// Ready and an issue: degraded. Degraded and none: ready. Degraded and another one: the row says the present one.

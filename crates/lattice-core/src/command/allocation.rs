@@ -229,12 +229,14 @@ pub fn is_of_placement(allocation: &Allocation, task: &Task) -> bool {
 }
 
 /// Whether a task that starts or saves an allocation may still be handed over: it is of the present placement of one of
-/// those that are `placed` on its node. All others may always be.
+/// those that are `placed` on its node, and nobody asked for its end. All others may always be.
+///
+/// An agent that is handed an end and a start made in the same moment may do the end first.
 pub fn is_current(task: &Task, placed: &[Allocation]) -> bool {
     let TaskOwner::Allocation { .. } = task.owner else { return true };
     match &task.input {
         TaskInput::AllocationStart(_) | TaskInput::AllocationCheckpoint(_) => {
-            placed.iter().any(|one| is_of_placement(one, task))
+            placed.iter().any(|one| one.status != AllocationStatus::Releasing && is_of_placement(one, task))
         }
         TaskInput::AllocationStop(_)
         | TaskInput::NodeDrain(_)

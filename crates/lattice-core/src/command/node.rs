@@ -103,6 +103,7 @@ impl Known<'_> {
 fn planned(known: &Known, request: &Request, moved: Moved, job: Option<Job>) -> Planned {
     let node = known.node;
     let lost = super::allocation::follow(request, node, &moved, known.placed);
+    let alert = super::alert(&moved);
     let mut changes = vec![Change::Node(Box::new(moved.change))];
     let mut guards = Vec::new();
     let id = job.as_ref().map(|job| job.id);
@@ -111,7 +112,10 @@ fn planned(known: &Known, request: &Request, moved: Moved, job: Option<Job>) -> 
         changes.push(job.created());
     }
     changes.extend(lost);
-    Planned { commit: request.commit(guards, changes), node: node.id, job: id, effects: moved.effects }
+    changes.extend(alert);
+    // Without a BMC there is nobody to be asked out of band.
+    let effects = moved.effects.into_iter().filter(|effect| *effect != Effect::BmcCheck || known.has_bmc).collect();
+    Planned { commit: request.commit(guards, changes), node: node.id, job: id, effects }
 }
 
 /// How a node is drained.

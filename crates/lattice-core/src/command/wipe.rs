@@ -44,7 +44,7 @@ pub enum Urge {
 pub fn asked(known: &Known, request: &Request, urge: Urge) -> Result<ResumeNode, Refused> {
     let node = known.node;
     let forced = urge == Urge::Forced;
-    if node.hold(HoldKind::WipeRequired).is_none() && node.hold(HoldKind::WipeFailed).is_none() && !forced {
+    if !node.owes_wipe() && !forced {
         return Err(Refused::NothingToWipe { hostname: node.hostname.clone() });
     }
     if let Some(job) = known.job.filter(|job| job.kind == JobKind::SensitiveWipe) {

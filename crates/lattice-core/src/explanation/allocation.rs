@@ -7,8 +7,10 @@ use crate::explain::NextAction;
 use crate::node::{HoldKind, Node};
 use crate::time::{Timestamp, human};
 
-/// Explains an allocation. `node` is the one it has; `tasks` are its latest tasks, the newest first.
-pub fn allocation(one: &Allocation, node: Option<&Node>, tasks: &[Task], now: Timestamp) -> Explanation {
+/// Explains an allocation. `on` is the node that it has and the name of its site; `tasks` are its latest tasks, the
+/// newest first.
+pub fn allocation(one: &Allocation, on: Option<(&Node, &str)>, tasks: &[Task], now: Timestamp) -> Explanation {
+    let node = on.map(|(node, _)| node);
     let id = one.id;
     let age = human(now.since(one.status_since));
     let mut because = Vec::new();
@@ -39,13 +41,13 @@ pub fn allocation(one: &Allocation, node: Option<&Node>, tasks: &[Task], now: Ti
                 format!("is being ended for {age}")
             }
         }
-        AllocationStatus::Active => match node.and_then(|node| node.ownership.braked_until) {
-            Some(until) => {
+        AllocationStatus::Active => match on.and_then(|(node, site)| Some((site, node.ownership.braked_until?))) {
+            Some((site, until)) => {
                 because.push(unmet(
                     "its node is silent, and a brake holds back what its loss would do".to_owned(),
                     "brake",
                 ));
-                next.push(NextAction::WaitUntil { until, waiting_for: "the brake to let go".to_owned() });
+                next.extend(braked(site, until));
                 "its node is down, and it is not given up yet".to_owned()
             }
             None => format!("runs for {age}"),
@@ -69,6 +71,17 @@ pub fn allocation(one: &Allocation, node: Option<&Node>, tasks: &[Task], now: Ti
         | AllocationStatus::Failed => false,
     };
     Explanation { subject: id.to_string(), state: one.status.to_string(), headline, fine, because, next }
+}
+
+/// What ends the wait of what a brake holds back: its time, or an operator.
+pub(super) fn braked(site: &str, until: Timestamp) -> [NextAction; 2] {
+    [
+        NextAction::WaitUntil { until, waiting_for: "the brake to let go".to_owned() },
+        NextAction::run(
+            format!("lattice site brake {site} --release --yes"),
+            "counts what a brake holds back there as lost, now",
+        ),
+    ]
 }
 
 fn of_task(task: &Task) -> Unmet {

@@ -33,7 +33,8 @@ pub fn job(job: &Job, now: Timestamp) -> Explanation {
                     owner,
                     class: None,
                 });
-                next.push(NextAction::WaitUntil { until: wait.until, waiting_for: wait.reason.clone() });
+                let wait = NextAction::WaitUntil { until: wait.until, waiting_for: wait.reason.clone() };
+                next.push(super::node::awaited(job, wait, now));
             } else {
                 let what = format!("{doing} {} for {}", state.stage, human(now.since(state.stage_entered_at)));
                 because.push(Unmet { what, since: Some(state.stage_entered_at), owner, class: None });

@@ -7,7 +7,7 @@ use crate::command::remedy::Remedy;
 use crate::component::ComponentReport;
 use crate::explain::NextAction;
 use crate::heartbeat::detector;
-use crate::job::{Job, JobKind, JobStatus};
+use crate::job::{Job, JobKind, JobStatus, StageName};
 use crate::node::class::SilenceTimes;
 use crate::node::machine::Health;
 use crate::node::{Availability, DownCause, Hold, HoldKind, Node, OnboardingMode, Status};
@@ -16,6 +16,8 @@ use crate::time::{Timestamp, human};
 /// What else is known about a node when it is explained.
 #[derive(Debug, Clone)]
 pub struct NodeContext<'a> {
+    /// Its site's name.
+    pub site: &'a str,
     /// What is placed on it.
     pub placed: &'a [Allocation],
     /// Its owning job, or the last one that failed.
@@ -54,7 +56,7 @@ struct Story<'a> {
     next: Vec<NextAction>,
 }
 
-impl Story<'_> {
+impl<'a> Story<'a> {
     fn unmet(&mut self, what: String, since: Timestamp, owner: &str) {
         self.because.push(Unmet { what, since: Some(since), owner: owner.to_owned(), class: None });
     }
@@ -71,7 +73,7 @@ impl Story<'_> {
         let about = super::job(job, self.now);
         if !about.fine {
             self.because.extend(about.because);
-            self.next.extend(about.next);
+            self.next.extend(about.next.into_iter().map(|next| awaited(job, next, self.now)));
         }
     }
 
@@ -134,6 +136,28 @@ impl Story<'_> {
         }
     }
 
+    /// The job that owns it and is not over: until then another one is refused.
+    fn owner(&self) -> Option<&'a Job> {
+        self.context.job.filter(|job| job.state.status.is_live())
+    }
+
+    fn follow(&mut self, job: &Job) {
+        if job.state.status.is_failed() {
+            return self.run(format!("lattice explain job {}", job.id), "says what the job that owns it waits for");
+        }
+        let effect = match job.kind {
+            JobKind::SensitiveWipe => "follows its wipe".to_owned(),
+            JobKind::Onboarding
+            | JobKind::Drain
+            | JobKind::Retire
+            | JobKind::Remove
+            | JobKind::Reboot
+            | JobKind::Reimage
+            | JobKind::BmcInvestigation => format!("follows the {} job that owns it", job.kind),
+        };
+        self.run(format!("lattice job watch {}", job.id), &effect);
+    }
+
     fn has_live_job(&self) -> bool {
         self.context.job.is_some_and(|job| {
             matches!(job.state.status, JobStatus::Pending | JobStatus::Running | JobStatus::Compensating)
@@ -184,21 +208,33 @@ impl Story<'_> {
         }
     }
 
+    /// A reboot is refused while a job owns it: that job is what moves it.
     fn reboot(&mut self) {
         if self.is_out_of_service() {
             return;
+        }
+        if let Some(job) = self.owner() {
+            return self.follow(job);
         }
         let effect = match self.node.mode {
             OnboardingMode::Maas | OnboardingMode::Lxd => {
                 "a job power-cycles it through its provider, and watches that it comes back"
             }
-            OnboardingMode::Manual | OnboardingMode::Openchami => {
+            OnboardingMode::Openchami => "a job power-cycles it through its site, and watches that it comes back",
+            OnboardingMode::Manual => {
                 "says that you power-cycle it now, by hand; it fails unless its agent registers in time"
             }
         };
         let by_bmc = "a job power-cycles it through its BMC, and watches that it comes back";
         let effect = if self.context.bmc.is_some() { by_bmc } else { effect };
         self.run(format!("lattice node reboot {} --yes", self.node.hostname), effect);
+    }
+
+    fn bootstrap(&mut self) {
+        self.run(
+            format!("lattice node bootstrap {}", self.node.hostname),
+            "gives its host a new identity, if its certificate expired or was revoked",
+        );
     }
 
     fn booting(&mut self) {
@@ -232,7 +268,7 @@ impl Story<'_> {
         let node = self.node;
         if let Some(issue) = &node.minor_issue {
             self.unmet(format!("minor issue: {issue}"), node.availability_since, "host");
-            return;
+            return self.repair();
         }
         let heard = self.context.last_heard.unwrap_or(node.availability_since);
         let left = detector::watch(node, self.context.times, heard)
@@ -242,6 +278,20 @@ impl Story<'_> {
         let silent = human(self.now.since(heard));
         self.unmet(format!("no heartbeat for {silent}; down in {} unless it returns", human(left)), heard, "agent");
         self.next.push(NextAction::WaitUntil { until: self.now + left, waiting_for: "its next heartbeat".to_owned() });
+    }
+
+    /// A minor issue ends when its agent says so; who repairs the host takes its work off it first.
+    fn repair(&mut self) {
+        let node = self.node;
+        let host = &node.hostname;
+        self.run(format!("lattice node show {host}"), "shows the issue, and what its agent found on the host");
+        match self.owner() {
+            Some(job) => self.follow(job),
+            None if node.state.status == Status::Enrolling => {}
+            None => self.run(format!("lattice node drain {host}"), "takes work off it before it is repaired"),
+        }
+        let what = "once it is drained, repair it; GPUs that are missing may be back after";
+        self.next.push(NextAction::Fix { what: format!("{what} `lattice node reboot {host}`") });
     }
 
     fn down(&mut self) {
@@ -264,23 +314,17 @@ impl Story<'_> {
                 }
                 self.remedy(since);
                 self.reboot();
-                self.run(
-                    format!("lattice node bootstrap {host}"),
-                    "gives its host a new identity, if its certificate expired or was revoked",
-                );
+                self.bootstrap();
             }
             Some(DownCause::CriticalHardware) => {
                 self.hardware(since);
                 self.reboot();
             }
-            Some(DownCause::Disabled) => {
-                // The hold says who and why.
-                self.run(format!("lattice node enable {host}"), "gives it back once its health check passes");
-            }
             // The hold says why, and what leads out of it.
-            Some(DownCause::WipeFailed) => {}
+            Some(DownCause::Disabled | DownCause::WipeFailed) => {}
             None => self.unmet("it is down".to_owned(), since, "detector"),
         }
+        self.brake(since);
         self.out_of_band();
         self.component();
         self.health();
@@ -294,9 +338,13 @@ impl Story<'_> {
             Remedy::Later(why) => self.unmet(format!("it is not rebooted by itself yet: {why}"), since, "automation"),
             Remedy::Due => self.unmet("it is rebooted by itself within seconds".to_owned(), since, "automation"),
         }
+    }
+
+    fn brake(&mut self, since: Timestamp) {
         if let Some(until) = self.node.ownership.braked_until {
             let what = "a brake holds back what its loss does to running work".to_owned();
             self.unmet(format!("{what}, until {until}"), since, "brake");
+            self.next.extend(super::allocation::braked(self.context.site, until));
         }
     }
 
@@ -356,9 +404,7 @@ impl Story<'_> {
         let owner = hold.job.map_or_else(|| hold.by.name.clone(), |job| format!("job {job}"));
         self.unmet(format!("hold `{}`{reason}{until}", hold.kind), hold.since, &owner);
         match hold.kind {
-            HoldKind::Disabled => {
-                self.run(format!("lattice node enable {host}"), "gives it back once its health check passes");
-            }
+            HoldKind::Disabled => self.disabled(&host),
             HoldKind::Maintenance
             | HoldKind::ConformanceDrift
             | HoldKind::AgentUpgrade
@@ -377,15 +423,48 @@ impl Story<'_> {
         }
     }
 
+    /// It is given back once its agent is heard, and has registered since its work was taken from it.
+    fn disabled(&mut self, host: &str) {
+        let enable = format!("lattice node enable {host}");
+        let heard = self.context.last_heard;
+        let is_heard = heard.is_some_and(|at| self.now.since(at) <= self.context.times.window());
+        let is_down_for_it = self.node.down_cause == Some(DownCause::Disabled);
+        if !is_down_for_it || (is_heard && self.node.ownership.is_confirmed()) {
+            return self.run(enable, "gives it back once its health check passes");
+        }
+        let down = self.node.availability_since;
+        if is_heard {
+            let what = "its agent has not registered since it was disabled: what ran there may still run";
+            self.unmet(what.to_owned(), down, "agent");
+            self.next.push(NextAction::Fix { what: "its agent registers again by itself in a moment".to_owned() });
+        } else {
+            self.unmet("its agent is not heard".to_owned(), heard.unwrap_or(down), "agent");
+            self.wake(host);
+        }
+        self.run(enable, "then gives it back, once its agent is heard and its health check passes");
+    }
+
+    /// What brings a silent agent back.
+    fn wake(&mut self, host: &str) {
+        if self.is_out_of_service() {
+            return;
+        }
+        let what = format!("see that {host} is powered and that lattice-agent runs on it");
+        self.next.push(NextAction::Fix { what });
+        if self.context.bmc.is_some() {
+            self.run(format!("lattice node bmc check {host}"), "looks at it now");
+        }
+        self.reboot();
+        self.bootstrap();
+    }
+
     /// A wipe begins by itself; where it does not, this says what keeps it.
     fn wipe_required(&mut self, host: &str) {
         if self.node.hold(HoldKind::WipeFailed).is_some() {
             return;
         }
-        match self.context.job.filter(|job| !job.state.status.is_terminal()) {
-            Some(job) if job.kind == JobKind::SensitiveWipe => {
-                self.run(format!("lattice job watch {}", job.id), "follows its wipe");
-            }
+        match self.owner() {
+            Some(job) if job.kind == JobKind::SensitiveWipe => self.follow(job),
             Some(job) => {
                 let what = format!("its wipe waits for the {} job that owns it", job.kind);
                 self.unmet(what, job.created_at, &format!("job {}", job.id));
@@ -417,5 +496,20 @@ impl Story<'_> {
             because: self.because,
             next: self.next,
         }
+    }
+}
+
+/// What a job waits for, of a job that empties its node: it looks again every few seconds, and that time is not when the
+/// wait ends. The deadline of a drain is, where it has one.
+pub(super) fn awaited(job: &Job, next: NextAction, now: Timestamp) -> NextAction {
+    if !matches!(job.state.stage, StageName::WaitForDrained | StageName::DrainNode | StageName::PrepareWipe) {
+        return next;
+    }
+    match next {
+        NextAction::WaitUntil { waiting_for, .. } => match job.drain_deadline().filter(|deadline| now < *deadline) {
+            Some(until) => NextAction::WaitUntil { until, waiting_for },
+            None => NextAction::Fix { what: format!("wait for {waiting_for}") },
+        },
+        other @ (NextAction::Run { .. } | NextAction::Fix { .. }) => other,
     }
 }

@@ -1,5 +1,4 @@
 //! Who was heard when: one slot per node in dense arrays, at most 100 bytes each, no lock shared by two nodes.
-//!
 //! Heartbeats change only this; transitions alone reach the store. design: 4 "Heartbeats"
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -287,6 +286,11 @@ impl Registry {
     /// What `node` said last about itself; `None` when it is not known.
     pub fn vitals(&self, node: NodeId) -> Option<Vitals> {
         self.handle(node).map(|handle| handle.slot().vitals)
+    }
+
+    /// What `node` said last in the session that is open; `None` without one: what it said before may be old.
+    pub fn vitals_now(&self, node: NodeId) -> Option<Vitals> {
+        self.handle(node).filter(|one| one.slot().session != NO_SESSION).map(|one| one.slot().vitals)
     }
 
     /// Heartbeats accepted since it was made.

@@ -496,6 +496,12 @@ impl Job {
         self.state = state;
     }
 
+    /// When what still runs is stopped, of a drain that was given a deadline.
+    pub fn drain_deadline(&self) -> Option<Timestamp> {
+        let JobInput::Drain { deadline_ms: Some(after), .. } = self.input else { return None };
+        Some(self.created_at + Duration::from_millis(after))
+    }
+
     /// The change that creates this job.
     pub fn created(self) -> Change {
         Change::Job(Box::new(JobChange {

@@ -215,11 +215,12 @@ pub const AVAILABILITY_EDGES: &[AvailabilityEdge] = &[
     edge(&[Draining, Drained], E::Undrain, G::MayUndrain, Ready, &[F::ClearDrainIntent]),
     edge(&[Draining, Drained], E::GraceExpired, G::None, Down, LOST),
     edge(ALL_BUT_DOWN, E::CriticalHardware, G::PastBootstrap, Down, LOST),
-    edge(&[Down], E::CriticalHardware, G::PastBootstrap, Down, &[F::Alert]),
+    // What a brake holds back is lost now: evidence and operators do not wait for it.
+    edge(&[Down], E::CriticalHardware, G::PastBootstrap, Down, &[F::EvaluateRequeue, F::ReleaseOwnership, F::Alert]),
     // What may hold another user's data is never heard back: only a wipe, or an operator, leads on from there.
     edge(ALL, E::WipeFailed, G::PastBootstrap, Down, &[F::Alert, F::HoldWipeFailed]),
     edge(ALL_BUT_DOWN, E::Disable, G::PastBootstrap, Down, LOST_BY_DISABLE),
-    edge(&[Down], E::Disable, G::PastBootstrap, Down, &[F::HoldDisabled]),
+    edge(&[Down], E::Disable, G::PastBootstrap, Down, &[F::EvaluateRequeue, F::ReleaseOwnership, F::HoldDisabled]),
     edge(&[Down], E::Enable, G::DisabledHealthyDrainIntent, Drained, &[F::ClearDisabled]),
     edge(&[Down], E::Enable, G::DisabledHealthy, Ready, &[F::ClearDisabled]),
     edge(&[Down], E::HealthPassed, G::DownSilentDrainIntent, Drained, &[]),

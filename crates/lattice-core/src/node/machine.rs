@@ -301,7 +301,11 @@ impl Draft {
                 Some(unmet) => need = Some(unmet),
                 None => {
                     self.leave_for(edge.to, event, facts);
-                    for effect in edge.effects {
+                    // What was lost before is not lost again; what a brake holds back is.
+                    let was_lost =
+                        node.state.availability == Availability::Down && node.ownership.braked_until.is_none();
+                    let again = |effect: &Effect| matches!(effect, Effect::EvaluateRequeue | Effect::ReleaseOwnership);
+                    for effect in edge.effects.iter().filter(|effect| !was_lost || !again(effect)) {
                         self.apply(*effect, facts);
                     }
                     self.couple_to_availability(node, edge.to);
@@ -472,6 +476,11 @@ fn status_need(node: &Node, guard: StatusGuard, to: Status, facts: &Facts) -> Op
     match guard {
         StatusGuard::None => None,
         StatusGuard::Healthy => fits_need().or_else(|| health_need(&facts.health)),
+        StatusGuard::HealthyAndWiped => {
+            unless(!node.owes_wipe(), "a confirmed wipe: it may still hold what sensitive work left")
+                .or_else(fits_need)
+                .or_else(|| health_need(&facts.health))
+        }
         StatusGuard::AvailabilityFits => fits_need(),
         StatusGuard::NotDraining => {
             unless(!matches!(node.state.availability, Draining | Drained), "that it is not draining or drained")

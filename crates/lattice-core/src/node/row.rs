@@ -150,6 +150,11 @@ impl Node {
         self.holds.push(Hold { kind, by: by.clone(), reason, since: now, until: None, job: None });
     }
 
+    /// Whether a wipe of it has to be confirmed before anybody gets it.
+    pub fn owes_wipe(&self) -> bool {
+        self.holds.iter().any(|hold| matches!(hold.kind, HoldKind::WipeRequired | HoldKind::WipeFailed))
+    }
+
     /// Its wipe is confirmed: the only thing that takes the holds of a wipe away.
     pub fn wiped(&mut self) {
         self.holds.retain(|hold| !matches!(hold.kind, HoldKind::WipeRequired | HoldKind::WipeFailed));

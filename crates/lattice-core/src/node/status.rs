@@ -116,6 +116,8 @@ pub enum StatusGuard {
     None,
     /// The health check passed.
     Healthy,
+    /// The health check passed, and no wipe is owed.
+    HealthyAndWiped,
     /// Its availability may stand beside the new status.
     AvailabilityFits,
     /// Not draining and not drained.
@@ -175,7 +177,7 @@ pub const STATUS_EDGES: &[StatusEdge] = &[
     edge(Offline, E::CameBack, G::AvailabilityFits, Active, &[O::Detector, O::Reconciler]),
     edge(Active, E::Quarantine, G::None, Quarantined, &[O::Reconciler, O::Cleanup, O::Operator]),
     edge(Offline, E::Quarantine, G::None, Quarantined, &[O::Reconciler, O::Cleanup, O::Operator]),
-    edge(Quarantined, E::Recover, G::Healthy, Active, &[O::Operator, O::Reconciler, O::Cleanup]),
+    edge(Quarantined, E::Recover, G::HealthyAndWiped, Active, &[O::Operator, O::Reconciler, O::Cleanup]),
     edge(Quarantined, E::ResumeOnboarding, G::NotDraining, Enrolling, &[O::Onboarding, O::Operator]),
     edge(Active, E::Retire, G::OwningJob, Draining, &[O::Operator]),
     edge(Offline, E::Retire, G::OwningJob, Draining, &[O::Operator]),

@@ -9,6 +9,7 @@ use lattice_core::ids::{CorrelationId, Generation, IdSource, NodeId, OpId, SiteI
 use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::node::{Availability, Labels, Node, NodeClass, NodeState, OnboardingMode, Status};
 use lattice_core::site::{AutomationPolicy, Site, SiteProvider, SiteStatus};
+use lattice_core::sku::Sku;
 use lattice_core::time::Timestamp;
 
 pub const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
@@ -47,6 +48,21 @@ pub fn site() -> Site {
         let_go_at: None,
         approved: Vec::new(),
         status: SiteStatus::Active,
+        created_at: NOW,
+        updated_at: NOW,
+        generation: Generation::FIRST,
+    }
+}
+
+/// The SKU of [`node`].
+pub fn sku(gpus: u32) -> Sku {
+    Sku {
+        name: "mi300x.192g.8gpu".into(),
+        gpus,
+        gpu_vendor: None,
+        gpu_model: None,
+        nics: Vec::new(),
+        disks: Vec::new(),
         created_at: NOW,
         updated_at: NOW,
         generation: Generation::FIRST,

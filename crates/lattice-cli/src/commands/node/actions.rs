@@ -90,7 +90,7 @@ pub struct Wipe {
     /// Which node, why, and whether to wait
     #[command(flatten)]
     wait: Wait,
-    /// Do it: also after a wipe that failed, and where none is needed
+    /// Do it, without asking: also after a wipe that failed, and where none is needed
     #[arg(long)]
     force: bool,
 }
@@ -142,7 +142,8 @@ pub async fn reimage(reimage: Reimage, session: &Session) -> Result<(), Failure>
     perform_and_wait(NodeVerb::Reimage, &reimage.wait, &body, session).await
 }
 
-/// Wipes a node; without `--force` it is only said what would happen. spec: S1 "Wipe Failure Handling"
+/// Wipes a node; without `--force` it is only said what would happen, with it nothing more is asked.
+/// spec: S1 "Wipe Failure Handling"
 ///
 /// # Errors
 /// As [`wait`].
@@ -193,7 +194,8 @@ async fn perform_and_wait(verb: NodeVerb, wait: &Wait, body: &ActOnNode, session
 
 async fn perform(verb: NodeVerb, node: &str, body: &ActOnNode, session: &Session) -> Result<NodeActionAnswer, Failure> {
     let effect = verb.confirmation(body.urgent == Some(true), body.deadline_ms.is_some());
-    if let Some(effect) = effect.filter(|_| body.dry_run != Some(true)) {
+    let asks = body.dry_run != Some(true) && body.force != Some(true);
+    if let Some(effect) = effect.filter(|_| asks) {
         session.confirm(&format!("{verb} {node}"), effect)?;
     }
     let call = post(&["nodes", node, &verb.to_string()]).json(body);
