@@ -4,7 +4,7 @@
 //! tick.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lattice_core::agent::task::{
@@ -17,11 +17,13 @@ use lattice_core::heartbeat::{Registry, brake};
 use lattice_core::ids::{CorrelationId, IdSource, NodeId, SiteId};
 use lattice_core::node::{Availability, Node};
 use lattice_core::time::Timestamp;
-use lattice_store::{Cursor, NodeFilter, NodeSort, PageRequest, Store, StoreError, TaskFilter};
+use lattice_store::{Cursor, NodeFilter, NodeSort, PAGE_MAX, PageRequest, Store, StoreError, TaskFilter};
 use tracing::info;
 
 /// Nodes considered for one allocation at a time: so many that are idle, and so many that are in use.
 const CANDIDATES: usize = 1_000;
+/// Allocations of one status that are looked at together.
+const QUEUE: usize = PAGE_MAX;
 /// How often all nodes in use are considered for what waits, where there are more of them and none is idle.
 const FULL_LOOK: Duration = Duration::from_secs(30);
 /// Latest tasks of an allocation that are looked at: a start, a checkpoint, and the stops of its present placement.
@@ -40,8 +42,16 @@ pub struct Allocator {
     registry: Arc<Registry>,
     ids: Arc<dyn IdSource>,
     nonces: Arc<Nonces>,
+    looked: Mutex<Looked>,
+}
+
+/// How far long lists were looked at.
+#[derive(Default)]
+struct Looked {
     /// When all nodes in use were considered last.
-    looked_at_all: Mutex<Timestamp>,
+    all_nodes: Timestamp,
+    /// Where each long queue goes on, behind its first page.
+    queues: HashMap<AllocationStatus, Cursor>,
 }
 
 /// What one tick did.
@@ -60,7 +70,7 @@ pub struct Allocated {
 impl Allocator {
     /// An allocator over the store and the registry of heartbeats.
     pub fn new(store: Store, registry: Arc<Registry>, ids: Arc<dyn IdSource>, nonces: Arc<Nonces>) -> Self {
-        Self { store, registry, ids, nonces, looked_at_all: Mutex::default() }
+        Self { store, registry, ids, nonces, looked: Mutex::default() }
     }
 
     /// Does what can be done at `now`.
@@ -106,7 +116,7 @@ impl Allocator {
 
     /// Gives those that wait a node, the longest waiting first.
     async fn place(&self, now: Timestamp, done: &mut Allocated) -> Result<(), StoreError> {
-        let waiting = self.store.allocations_in(AllocationStatus::Requested).await?;
+        let waiting = self.queue(AllocationStatus::Requested).await?;
         if waiting.is_empty() {
             return Ok(());
         }
@@ -151,6 +161,35 @@ impl Allocator {
         Ok(())
     }
 
+    /// Those in a status: the longest waiting, and of a long queue one page more, another at each tick. What waits in
+    /// vain keeps nobody behind it from being looked at.
+    async fn queue(&self, status: AllocationStatus) -> Result<Vec<Allocation>, StoreError> {
+        let first = self.store.allocations_in(status, &PageRequest::first(QUEUE)).await?;
+        let mut queue = first.items;
+        let cursor = first.next.map(|end| self.looked().queues.get(&status).cloned().unwrap_or(end));
+        let further = match cursor {
+            Some(cursor) => {
+                let page = PageRequest { cursor: Some(cursor), limit: QUEUE };
+                let page = self.store.allocations_in(status, &page).await?;
+                queue.extend(page.items);
+                page.next
+            }
+            None => None,
+        };
+        match further {
+            Some(next) => self.looked().queues.insert(status, next),
+            None => self.looked().queues.remove(&status),
+        };
+        // The first page may have grown into that one.
+        queue.sort_by_key(|one| (one.requested_at, one.id));
+        queue.dedup_by_key(|one| one.id);
+        Ok(queue)
+    }
+
+    fn looked(&self) -> MutexGuard<'_, Looked> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The nodes that `wanted` allows. Those that may not be used now are there too, so that it can be said why: but never
     /// instead of one that may.
     async fn candidates(
@@ -189,10 +228,10 @@ impl Allocator {
     }
 
     fn is_full_look(&self, now: Timestamp) -> bool {
-        let mut last = self.looked_at_all.lock().unwrap_or_else(PoisonError::into_inner);
-        let due = now.since(*last) >= FULL_LOOK;
+        let mut looked = self.looked();
+        let due = now.since(looked.all_nodes) >= FULL_LOOK;
         if due {
-            *last = now;
+            looked.all_nodes = now;
         }
         due
     }
@@ -227,7 +266,7 @@ impl Allocator {
     /// Follows the tasks of those that are being started, saved or ended.
     async fn settle(&self, now: Timestamp, done: &mut Allocated) -> Result<(), StoreError> {
         for status in [AllocationStatus::Provisioning, AllocationStatus::Releasing] {
-            for one in self.store.allocations_in(status).await? {
+            for one in self.queue(status).await? {
                 self.settle_one(&one, now, done).await?;
             }
         }

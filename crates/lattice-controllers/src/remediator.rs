@@ -4,18 +4,19 @@
 //! take more of them together than one may.
 //! spec: S1 "Down → Booting"
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use lattice_core::change::{Guard, Outcome};
 use lattice_core::command::Request;
 use lattice_core::command::node::{Known, reboot};
 use lattice_core::command::remedy::{REMEDIATOR, Remedy, Standing, remedy};
-use lattice_core::ids::{CorrelationId, IdSource, JobId, LeaseEpoch, NodeId};
+use lattice_core::ids::{CorrelationId, IdSource, JobId, LeaseEpoch, NodeId, SiteId};
 use lattice_core::node::machine::Health;
 use lattice_core::node::{Availability, Node};
 use lattice_core::site::{Governor, Site};
 use lattice_core::time::Timestamp;
-use lattice_store::{Held, NodeFilter, NodeSort, PAGE_MAX, PageRequest, Store, StoreError};
+use lattice_store::{Cursor, Held, NodeFilter, NodeSort, PAGE_MAX, PageRequest, Store, StoreError};
 use tracing::info;
 
 /// Name of the lease.
@@ -26,6 +27,8 @@ pub struct Remediator {
     store: Store,
     ids: Arc<dyn IdSource>,
     lease: Held,
+    /// Where the list of nodes that are down goes on, at sites where one look does not see them all.
+    further: HashMap<SiteId, Cursor>,
 }
 
 /// What one tick did.
@@ -33,14 +36,15 @@ pub struct Remediator {
 pub struct Remediated {
     /// Reboots that were created: their drivers are to be woken.
     pub begun: Vec<JobId>,
-    /// Nodes that wait, for the governor or for something else.
+    /// Nodes that wait, for the governor or for something else, of those that were looked at: [`PAGE_MAX`] of a site at a
+    /// time.
     pub waiting: usize,
 }
 
 impl Remediator {
     /// Over the store, in the server of that name.
     pub fn new(store: Store, ids: Arc<dyn IdSource>, server: String) -> Self {
-        Self { store, ids, lease: Held::new(LEASE, server) }
+        Self { store, ids, lease: Held::new(LEASE, server), further: HashMap::new() }
     }
 
     /// Stops in good order: another server may go on at once.
@@ -63,7 +67,9 @@ impl Remediator {
         for site in &sites {
             let filter =
                 NodeFilter { site: Some(site.id), availabilities: vec![Availability::Down], ..NodeFilter::default() };
-            let page = self.store.nodes(&filter, NodeSort::Hostname, &PageRequest::first(PAGE_MAX)).await?;
+            let page = PageRequest { cursor: self.further.remove(&site.id), limit: PAGE_MAX };
+            let page = self.store.nodes(&filter, NodeSort::Hostname, &page).await?;
+            self.further.extend(page.next.map(|next| (site.id, next)));
             if page.items.is_empty() {
                 continue;
             }

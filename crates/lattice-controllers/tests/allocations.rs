@@ -206,6 +206,20 @@ async fn work_finds_room_behind_a_thousand_nodes_in_use() {
 }
 
 #[tokio::test]
+async fn what_waits_in_vain_keeps_nobody_behind_it_from_a_node() {
+    let world = World::new().await;
+    let nodes = world.add_nodes(1).await;
+    for _ in 0..2_001 {
+        world.ask("bob", 9, |_| {}).await;
+    }
+    let fits = world.ask("ada", 8, |_| {}).await;
+    world.tick(at(2)).await;
+    assert_eq!(world.allocation(fits).await.status, AllocationStatus::Requested);
+    world.tick(at(3)).await;
+    assert_eq!(world.allocation(fits).await.node, Some(nodes[0]), "the queue is looked at page after page");
+}
+
+#[tokio::test]
 async fn an_allocation_that_is_being_ended_is_not_started_any_more() {
     let world = World::new().await;
     let nodes = world.add_nodes(1).await;

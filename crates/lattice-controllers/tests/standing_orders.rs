@@ -12,7 +12,7 @@ use lattice_core::change::{Change, NodeAction, NodeChange};
 use lattice_core::command::site as orders;
 use lattice_core::ids::{EventSeq, NodeId};
 use lattice_core::job::JobKind;
-use lattice_core::node::{Availability, Labels, Node, NodeClass};
+use lattice_core::node::{Availability, DownCause, Labels, Node, NodeClass, NodeState, Status};
 use lattice_core::site::{AutomationPolicy, LxdSite, Site, SiteProvider};
 use lattice_store::{EventFilter, NodeFilter, NodeSort, PageRequest};
 use world::{START, World, at};
@@ -194,6 +194,25 @@ async fn silent_nodes_are_rebooted_by_themselves_and_never_more_than_the_governo
     let later = world.store.taken_at(world.site.id).await.unwrap();
     assert_eq!(later, (8, 2));
     assert_eq!(Duration::from_millis(site(&world).await.automation.remediate_after_ms), Duration::from_secs(120));
+}
+
+#[tokio::test]
+async fn a_thousand_nodes_that_must_not_be_rebooted_keep_no_other_from_it() {
+    let world = World::new().await;
+    let nodes = world.add_nodes(1_001).await;
+    reboots_a_quarter(&world).await;
+    let last_by_name = nodes[999];
+    for id in nodes {
+        change(&world, id, |node| {
+            node.state = NodeState::new(Status::Offline, Availability::Down);
+            node.down_cause = Some(if id != last_by_name { DownCause::Disabled } else { DownCause::HeartbeatLost });
+        })
+        .await;
+    }
+    let mut remediator = remediator(&world, "lattice-1");
+    assert_eq!(remediator.tick(at(260)).await.unwrap(), Remediated::default(), "the first thousand are disabled");
+    assert_eq!(remediator.tick(at(261)).await.unwrap().begun.len(), 1);
+    assert!(world.store.live_job(last_by_name).await.unwrap().is_some());
 }
 
 /// Eight nodes that are down for their silence, at a site that has two of them rebooted at once.

@@ -150,13 +150,24 @@ impl Store {
         self.fetch(Query::new(BRAKED, Vec::new()), |r| Ok(NodeId::new(r.id()?))).await
     }
 
-    /// Those in one status, the longest waiting first; at most [`PAGE_MAX`].
+    /// One page of those in one status, the longest waiting first.
     ///
     /// # Errors
-    /// The database fails.
-    pub async fn allocations_in(&self, status: AllocationStatus) -> Result<Vec<Allocation>, StoreError> {
-        const QUEUE: &str = "SELECT body FROM allocations WHERE status = ?1 ORDER BY requested_at, id LIMIT ?2";
-        let params = vec![Value::name(status), Value::count(PAGE_MAX as u64)];
-        self.fetch(Query::new(QUEUE, params), |r| r.json()).await
+    /// A cursor of another list; the database fails.
+    pub async fn allocations_in(
+        &self,
+        status: AllocationStatus,
+        page: &PageRequest,
+    ) -> Result<Page<Allocation>, StoreError> {
+        let mut conditions = Conditions::default();
+        conditions.add("status = ?", [Value::name(status)]);
+        if let Some(cursor) = &page.cursor {
+            let (at, id) = (cursor.first()?, cursor.last::<Uuid>()?);
+            let at = at.parse().map_err(|_| cursor.bad())?;
+            conditions.add("(requested_at, id) > (?, ?)", [Value::Int(at), Value::Id(id)]);
+        }
+        let query = conditions.query("SELECT body FROM allocations", "ORDER BY requested_at, id", page.probe());
+        let rows = self.fetch(query, |r| r.json()).await?;
+        Ok(page.page(rows, |last: &Allocation| Cursor::new(&[&last.requested_at.as_millis(), &last.id])))
     }
 }

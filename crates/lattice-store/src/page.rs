@@ -32,7 +32,7 @@ impl Cursor {
         self.0.rsplit_once('~').map(|(first, _)| first).ok_or_else(|| self.bad())
     }
 
-    fn bad(&self) -> StoreError {
+    pub(crate) fn bad(&self) -> StoreError {
         StoreError::BadCursor { cursor: self.0.chars().take(64).collect() }
     }
 }
