@@ -74,8 +74,14 @@ pub struct Incident {
     pub kind: IncidentKind,
     /// How urgent.
     pub severity: Severity,
-    /// What it is about; several when one cause explains them.
+    /// What it is about; several when one cause explains them: then the first 64 of them.
     pub subjects: Vec<Subject>,
+    /// How many nodes it is about besides those.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub more: u64,
+    /// Where they are, when it is about several nodes of one site.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<String>,
     /// What is the matter, in one line.
     pub title: String,
     /// A short mark: a failure class, an availability, a hold.
@@ -88,6 +94,12 @@ pub struct Incident {
     pub age_ms: u64,
     /// The one thing to do.
     pub next: NextStep,
+}
+
+/// Whether a count needs no mention.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 /// How long a stage has taken, in all jobs that have it.

@@ -306,7 +306,7 @@ impl Allocator {
     /// Asks agents that count fewer allocations than were placed what runs there, and believes what they say.
     async fn recount(&self, now: Timestamp, done: &mut Allocated) -> Result<(), StoreError> {
         for (id, active) in self.store.active_counts().await? {
-            let Some(vitals) = self.registry.vitals(id) else { continue };
+            let Some(vitals) = self.registry.vitals_now(id) else { continue };
             if u64::from(vitals.allocations) >= active {
                 continue;
             }

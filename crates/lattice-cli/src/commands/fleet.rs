@@ -65,7 +65,8 @@ fn incident_text(incident: &Incident) -> String {
     let mut unnamed: Vec<&str> = incident.subjects.iter().map(|subject| subject.name.as_str()).collect();
     unnamed.retain(|name| !incident.title.contains(name));
     if !unnamed.is_empty() {
-        text.push_str(&format!("{}: ", unnamed.join(", ")));
+        let more = if incident.more > 0 { format!(" and {} more", incident.more) } else { String::new() };
+        text.push_str(&format!("{}{more}: ", unnamed.join(", ")));
     }
     text.push_str(&format!("{}  for {}  [{}]\n", incident.title, span::words(incident.age_ms), incident.mark));
     for fact in &incident.evidence {

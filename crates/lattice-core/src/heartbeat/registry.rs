@@ -283,7 +283,8 @@ impl Registry {
         self.handle(node).map(|handle| handle.last_heard())
     }
 
-    /// What `node` said last about itself; `None` when it is not known.
+    /// What `node` said last about itself, in whatever session: work that it counted then may still run. `None` when it is
+    /// not known.
     pub fn vitals(&self, node: NodeId) -> Option<Vitals> {
         self.handle(node).map(|handle| handle.slot().vitals)
     }

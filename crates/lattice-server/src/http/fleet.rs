@@ -16,7 +16,7 @@ use lattice_core::silence::{About, IncidentKind, Silence, silencing};
 use lattice_core::time::{Timestamp, human};
 use lattice_core::webhook::WebhookStatus;
 use lattice_core::webhook::delivery::SHOWN_AFTER;
-use lattice_store::{JobFilter, JobSummary, NodeFilter, NodeSort, PAGE_MAX, PageRequest};
+use lattice_store::{JobFilter, JobSummary, NodeFilter, NodeSort, NodeSummary, PAGE_MAX, PageRequest};
 use strum::VariantArray;
 
 use super::App;
@@ -28,6 +28,12 @@ use crate::error::Answer;
 
 /// Incidents that are shown: more than a person works through before looking again.
 const INCIDENTS: usize = 100;
+
+/// Nodes that one incident names; the others it counts.
+const SUBJECTS: usize = 64;
+
+/// Nodes that are looked at for what needs attention: where there are more, counts say "at least".
+const LOOKED_AT: usize = 20 * PAGE_MAX;
 
 /// Nodes of one site that fall silent within this time of each other are one incident.
 const TOGETHER: Duration = Duration::from_secs(30);
@@ -134,7 +140,7 @@ async fn attention(app: &App, sites: &HashMap<SiteId, String>, now: Timestamp) -
         let site = sites.get(&job.site).map(String::as_str).unwrap_or_default();
         found.add(of_job(&job, site, now), silence);
     }
-    of_nodes(app, &explained, &mut found).await?;
+    of_nodes(app, &explained, sites, &mut found).await?;
     found.raised.extend(of_webhooks(app, now).await?);
     found.raised.extend(app.secret_standing.outage().map(|outage| of_outage(outage, now)));
     Ok(found.sorted())
@@ -167,6 +173,8 @@ fn of_job(job: &Job, site: &str, now: Timestamp) -> Incident {
         kind: IncidentKind::of_job(job.kind),
         severity,
         subjects: vec![node_subject(job.node, &job.hostname), said.subject],
+        more: 0,
+        site: None,
         title: format!("{}: {} stopped at {}", job.hostname, job.kind, job.state.stage),
         mark: failure.map_or_else(|| job.state.status.to_string(), |failure| failure.class.to_string()),
         evidence: said.because.into_iter().map(|reason| reason.fact).collect(),
@@ -186,11 +194,15 @@ fn node_subject(id: NodeId, hostname: &str) -> Subject {
 
 /// Incidents of nodes; those of one site that fell silent together are one. `explained`: nodes whose job stopped, with the
 /// silence that hides that.
-async fn of_nodes(app: &App, explained: &HashMap<NodeId, Option<SilenceId>>, found: &mut Attention) -> Answer<()> {
-    let filter = NodeFilter { needs_attention: true, ..NodeFilter::default() };
-    let page = app.store.nodes(&filter, NodeSort::Newest, &PageRequest::first(PAGE_MAX)).await?;
+async fn of_nodes(
+    app: &App,
+    explained: &HashMap<NodeId, Option<SilenceId>>,
+    sites: &HashMap<SiteId, String>,
+    found: &mut Attention,
+) -> Answer<()> {
     let mut silent: BTreeMap<(SiteId, Option<SilenceId>), Vec<Silent>> = BTreeMap::new();
-    for summary in page.items {
+    let (troubled, is_all) = troubled(app).await?;
+    for summary in troubled {
         let kind = IncidentKind::of_node(summary.state, &summary.holds);
         let about = About { node: summary.id, site: summary.site, labels: &summary.labels };
         let silence = found.silencing(kind, &about);
@@ -210,15 +222,32 @@ async fn of_nodes(app: &App, explained: &HashMap<NodeId, Option<SilenceId>>, fou
             add_node(app, summary.id, found, silence).await?;
         }
     }
-    for ((_, silence), nodes) in silent {
+    for ((site, silence), nodes) in silent {
+        let site = sites.get(&site).map(String::as_str).unwrap_or_default();
         for group in together(nodes) {
             match group.as_slice() {
                 [one] => add_node(app, one.id, found, silence).await?,
-                several => found.add(of_group(several, found.now), silence),
+                several => found.add(of_group(several, site, is_all, found.now), silence),
             }
         }
     }
     Ok(())
+}
+
+/// Nodes that need attention, the newest first, and whether these are all of them.
+async fn troubled(app: &App) -> Answer<(Vec<NodeSummary>, bool)> {
+    let filter = NodeFilter { needs_attention: true, ..NodeFilter::default() };
+    let mut nodes = Vec::new();
+    let mut page = PageRequest::first(PAGE_MAX);
+    while nodes.len() < LOOKED_AT {
+        let found = app.store.nodes(&filter, NodeSort::Newest, &page).await?;
+        nodes.extend(found.items);
+        if found.next.is_none() {
+            return Ok((nodes, true));
+        }
+        page.cursor = found.next;
+    }
+    Ok((nodes, false))
 }
 
 /// Whether nothing but its stopped job makes a node need attention.
@@ -254,20 +283,23 @@ fn together(mut nodes: Vec<Silent>) -> Vec<Vec<Silent>> {
     groups
 }
 
-fn of_group(nodes: &[Silent], now: Timestamp) -> Incident {
-    /// Names that stand in the evidence; the subjects have all of them.
+fn of_group(nodes: &[Silent], site: &str, is_all: bool, now: Timestamp) -> Incident {
+    /// Names that stand in the evidence.
     const NAMED: usize = 8;
     let first = nodes.first().map_or(now, |node| node.since);
     let last = nodes.last().map_or(now, |node| node.since);
     let names: Vec<&str> = nodes.iter().take(NAMED).map(|node| node.hostname.as_str()).collect();
     let more = nodes.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let at_least = if is_all { "" } else { "at least " };
     let look = nodes.first().map_or_else(String::new, |node| node.hostname.clone());
     Incident {
         kind: IncidentKind::NodeDown,
         severity: Severity::Critical,
-        subjects: nodes.iter().map(|node| node_subject(node.id, &node.hostname)).collect(),
-        title: format!("{} nodes lost their heartbeat within {}", nodes.len(), human(last.since(first))),
+        subjects: nodes.iter().take(SUBJECTS).map(|node| node_subject(node.id, &node.hostname)).collect(),
+        more: nodes.len().saturating_sub(SUBJECTS) as u64,
+        site: Some(site.to_owned()),
+        title: format!("{at_least}{} nodes lost their heartbeat within {}", nodes.len(), human(last.since(first))),
         mark: "one incident".to_owned(),
         evidence: vec![
             format!("{}{more}", names.join(", ")),
@@ -304,6 +336,8 @@ async fn of_node(app: &App, node: Node, now: Timestamp) -> Answer<Incident> {
         age_ms: millis(now.since(since)),
         next: said.next_actions.into_iter().next().unwrap_or_else(|| look_at(&node.hostname)),
         subjects: vec![said.subject],
+        more: 0,
+        site: None,
     })
 }
 
@@ -338,6 +372,8 @@ async fn of_webhooks(app: &App, now: Timestamp) -> Answer<Vec<Incident>> {
             kind: IncidentKind::WebhookFailing,
             severity,
             subjects: vec![Subject { kind: "webhook".to_owned(), id: webhook.id.to_string(), name: name.clone() }],
+            more: 0,
+            site: None,
             title,
             mark,
             evidence: vec![said, format!("its events wait at {}", webhook.host())],
@@ -356,6 +392,8 @@ fn of_outage(outage: SecretOutage, now: Timestamp) -> Incident {
         kind: IncidentKind::SecretsUnavailable,
         severity: Severity::Critical,
         subjects: vec![Subject { kind: "system".to_owned(), id: "secrets".to_owned(), name: "secrets".to_owned() }],
+        more: 0,
+        site: None,
         title: "the secret store gives no secrets".to_owned(),
         mark: outage.cause.to_owned(),
         evidence: vec![outage.why, "what it stopped goes on by itself once it is back".to_owned()],

@@ -91,7 +91,7 @@ pub struct Card {
     /// What it is about, the first of them.
     pub subjects: Vec<SubjectLink>,
     /// How many more it is about.
-    pub more: usize,
+    pub more: u64,
     /// The one thing to do.
     pub remedy: Remedy,
     silence: Option<Button>,
@@ -253,7 +253,7 @@ pub fn card(incident: &Incident, shell: &Shell) -> Card {
         evidence: incident.evidence.iter().filter(is_new).cloned().collect(),
         since: lasting(&incident.since, &shell.at),
         subjects: named.collect(),
-        more: incident.subjects.len().saturating_sub(NAMED_SUBJECTS),
+        more: incident.subjects.len().saturating_sub(NAMED_SUBJECTS) as u64 + incident.more,
         remedy: remedy.remove(0),
         silence: silence_button(incident, shell),
     }

@@ -112,15 +112,16 @@ pub fn silence_button(incident: &Incident, shell: &Shell) -> Option<Button> {
     if nodes.is_empty() || !incident.kind.is_about_nodes() {
         return None;
     }
-    let (kind, names) = (incident.kind, nodes.join(","));
+    let kind = incident.kind;
+    // More nodes than it names: their site.
+    let (which, body) = match incident.site.as_ref().filter(|_| incident.more > 0) {
+        Some(site) => (format!("--site {site}"), json!({"kind": kind, "site": site, "for_ms": "<for>"})),
+        None => (format!("--node {}", nodes.join(",")), json!({"kind": kind, "nodes": nodes, "for_ms": "<for>"})),
+    };
     Some(Button {
         label: "Silence".to_owned(),
-        command: format!("lattice silence create --node {names} --kind {kind} --for <for> --reason <reason>"),
-        call: ApiCall {
-            method: "POST".to_owned(),
-            path: "/api/v1/admin/silences".to_owned(),
-            body: Some(json!({"kind": kind, "nodes": nodes, "for_ms": "<for>"})),
-        },
+        command: format!("lattice silence create {which} --kind {kind} --for <for> --reason <reason>"),
+        call: ApiCall { method: "POST".to_owned(), path: "/api/v1/admin/silences".to_owned(), body: Some(body) },
         effect: format!(
             "It raises no attention until then, and {} owns that. Nothing else changes: not its state, not what Lattice \
              does about it, no metric and no alert of Prometheus. At most 30d.",

@@ -7,6 +7,7 @@ use lattice_api::silence::{CreateSilence, IncidentKind};
 use lattice_controllers::expire_silences;
 use lattice_core::actor::Role;
 use lattice_core::change::{Change, JobChange, NodeAction, NodeChange};
+use lattice_core::ids::{Generation, NodeId};
 use lattice_core::node::{Availability, DownCause, Hold, HoldKind, Node, NodeState, Status};
 use serde_json::{Value, json};
 
@@ -106,6 +107,25 @@ async fn a_silence_hides_what_it_means_until_its_expiry_and_no_longer() {
     assert_eq!(told, [json!("silence.expired"), json!("silence.created")]);
     assert_eq!(audit["items"][1]["reason"], "its rack is moved");
     api.events_are_as_described().await;
+}
+
+/// A hundred more than a page has: all are counted, and a few named.
+#[tokio::test]
+async fn a_mass_failure_is_counted_whole() {
+    let api = with_down(&["c07u43"]).await;
+    let one = api.store.node_by_hostname("c07u43").await.unwrap().unwrap();
+    let nodes = (0..1_099).map(|number| {
+        let (id, hostname) = (NodeId::generate(&*api.ids, one.created_at), format!("c{number}"));
+        let after = Node { id, hostname, generation: Generation::FIRST, ..one.clone() };
+        let (action, cause, detail) = (NodeAction::Created, "test".to_owned(), String::new());
+        Change::Node(Box::new(NodeChange { after, before: None, action, cause, detail }))
+    });
+    api.commit(nodes.collect()).await;
+    let fleet = api.get(FLEET).await.body;
+    let [incident] = fleet["attention"].as_array().unwrap().as_slice() else { panic!("{fleet}") };
+    assert_eq!(incident["title"], "1100 nodes lost their heartbeat within 0.0 s");
+    assert_eq!(incident["subjects"].as_array().unwrap().len(), 64);
+    assert_eq!((&incident["more"], &incident["site"]), (&json!(1_036), &json!("local")));
 }
 
 #[tokio::test]
