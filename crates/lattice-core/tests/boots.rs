@@ -9,16 +9,19 @@ use std::time::Duration;
 use fleet::{Counter, NOW, node, request, site, sku};
 use lattice_core::actor::Actor;
 use lattice_core::change::{Change, Guard};
+use lattice_core::command::Refused;
 use lattice_core::command::agent::{self, Chained};
 use lattice_core::command::boots::{self, BOOTS, Standing};
+use lattice_core::command::node::{Known, reset};
 use lattice_core::command::remedy::Remedy;
-use lattice_core::explain::NextAction;
+use lattice_core::explain::{Code, Explain, NextAction};
 use lattice_core::explanation::{self, NodeContext};
 use lattice_core::job::{Job, JobInput, JobKind, NewJob};
 use lattice_core::node::availability::BOOT_FAILURES;
 use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::node::machine::Health;
 use lattice_core::node::{Availability, GpuFact, Hold, HoldKind, HostFacts, Node, NodeState, Status};
+use lattice_core::site::Site;
 
 const BOOT: Duration = Duration::from_secs(600);
 
@@ -165,4 +168,51 @@ fn an_ill_boot_that_its_job_tries_again_is_followed() {
     assert!(because.contains(&"boot 1 of 3 came up ill".to_owned()), "{because:?}");
     let follows = format!("lattice job watch {}", job.id);
     assert!(next.iter().any(|next| matches!(next, NextAction::Run { command, .. } if *command == follows)), "{next:?}");
+}
+
+fn known<'a>(node: &'a Node, job: Option<&'a Job>, site: &'a Site) -> Known<'a> {
+    Known { node, job, health: Health::NotReported, live_allocations: 0, site, placed: &[], has_bmc: false }
+}
+
+#[test]
+fn a_failed_node_is_reset_and_owes_what_it_owed() {
+    let site = site();
+    let hold =
+        |kind| Hold { kind, by: Actor::system("test"), reason: String::new(), since: NOW, until: None, job: None };
+    let mut failed = node(Status::Offline, Availability::Failed);
+    failed.boot_failures = BOOT_FAILURES;
+    failed.drain_intent = true;
+    failed.holds = vec![hold(HoldKind::WipeRequired), hold(HoldKind::Maintenance)];
+    let (told, next) = explained(&failed, None);
+    assert!(told[0].starts_with("3 boots in a row came up ill"), "{told:?}");
+    let advised = |next: &[NextAction], word: &str| {
+        next.iter().any(|next| matches!(next, NextAction::Run { command, .. } if command.contains(word)))
+    };
+    assert!(advised(&next, "lattice node reset") && advised(&next, "lattice node reboot"), "{next:?}");
+
+    let planned = reset(&known(&failed, None, &site), &request(&Counter::default())).unwrap();
+    let [Change::Node(change)] = planned.commit.changes.as_slice() else { panic!("{planned:?}") };
+    let after = &change.after;
+    assert_eq!(after.state, NodeState::new(Status::Offline, Availability::Unknown));
+    assert_eq!((after.boot_failures, after.drain_intent, &after.holds), (0, true, &failed.holds));
+    let (told, next) = explained(after, None);
+    assert_eq!(told[0], "its agent has not registered since it was reset");
+    assert!(advised(&next, "lattice node reboot"), "{next:?}");
+    let ill = comes_up_ill(after, "b9", None, false).after.unwrap();
+    assert_eq!((ill.state.availability, ill.boot_failures), (Availability::Booting, 1), "the row begins anew");
+
+    let job = NewJob { node: &failed, site: &site, input: JobInput::Reboot, batch: None };
+    let job = job.build(&request(&Counter::default()));
+    let owned = reset(&known(&failed, Some(&job), &site), &request(&Counter::default())).unwrap_err();
+    assert!(matches!(owned, Refused::Busy { .. }), "{owned}");
+    assert!(!advised(&explained(&failed, Some(&job)).1, "lattice node reset"), "it would be refused");
+    for availability in [Availability::Booting, Availability::Ready, Availability::Down, Availability::Unknown] {
+        let status = if availability == Availability::Ready { Status::Active } else { Status::Offline };
+        let refused =
+            reset(&known(&node(status, availability), None, &site), &request(&Counter::default())).unwrap_err();
+        assert_eq!(refused.code(), Code::NodeState, "{availability}");
+    }
+    for status in [Status::Quarantined, Status::Retired] {
+        assert!(reset(&known(&node(status, Availability::Failed), None, &site), &request(&Counter::default())).is_ok());
+    }
 }

@@ -283,6 +283,17 @@ pub fn reboot(known: &Known, request: &Request) -> Result<Planned, Refused> {
     Ok(known.owned(request, JobInput::Reboot, "reboot", &request.reason))
 }
 
+/// Gives up on a boot that failed: the node is as one whose agent was never heard, until that registers or the node is
+/// booted. The row of failed boots ends; its holds, the wipe it owes and its drain intent stay.
+///
+/// # Errors
+/// Not failed, or owned by a job.
+pub fn reset(known: &Known, request: &Request) -> Result<Planned, Refused> {
+    let planned = known.simple(request, NodeEvent::Availability(AvailabilityEvent::Reset))?;
+    known.not_busy()?;
+    Ok(planned)
+}
+
 /// What a node gets in place of its OS; the one of new nodes where nothing is named.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Image<'a> {

@@ -174,7 +174,7 @@ impl<'a> Story<'a> {
             Availability::Ready => {}
             Availability::Unknown => {
                 if !matches!(node.state.status, Status::BootstrapIssued | Status::Deleted) {
-                    self.unmet("its agent was never heard".to_owned(), since, "agent");
+                    self.unheard(since);
                 }
             }
             Availability::Booting => self.booting(),
@@ -273,8 +273,23 @@ impl<'a> Story<'a> {
         };
         self.unmet(what, node.availability_since, "operator");
         self.reboot();
+        if self.owner().is_none() {
+            let effect = "gives up on that boot: once its agent registers, its health check decides";
+            self.run(format!("lattice node reset {}", node.hostname), effect);
+        }
         self.component();
         self.health();
+    }
+
+    /// Never heard, or not since an operator gave up on a boot that failed.
+    fn unheard(&mut self, since: Timestamp) {
+        if self.node.boot_id.is_none() {
+            return self.unmet("its agent was never heard".to_owned(), since, "agent");
+        }
+        self.unmet("its agent has not registered since it was reset".to_owned(), since, "agent");
+        if self.node.state.status != Status::Enrolling {
+            self.reboot();
+        }
     }
 
     fn health(&mut self) {
