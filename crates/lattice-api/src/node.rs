@@ -171,6 +171,8 @@ pub enum NodeVerb {
     /// Boot it again: a job power-cycles it through its provider. A manual node is power-cycled by hand, and fails unless its
     /// agent registers in time.
     Reboot,
+    /// Give up on a boot that failed: once its agent registers, its health check decides.
+    Reset,
     /// Replace its OS: a job boots or deploys another image, and the node enrols again.
     Reimage,
     /// Block it from scheduling until it is proven healthy.
@@ -201,6 +203,7 @@ impl NodeVerb {
             | Self::Disable
             | Self::Enable
             | Self::Reboot
+            | Self::Reset
             | Self::Reimage
             | Self::Quarantine
             | Self::Recover
@@ -228,6 +231,7 @@ impl NodeVerb {
             | Self::Undrain
             | Self::Enable
             | Self::Reboot
+            | Self::Reset
             | Self::Quarantine
             | Self::Recover
             | Self::Retire

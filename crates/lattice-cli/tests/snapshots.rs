@@ -140,6 +140,7 @@ fn only_what_disturbs_work_needs_a_confirmation() {
         ("disable", false),
         ("enable", true),
         ("reboot", true),
+        ("reset", true),
         ("retire", true),
         ("reactivate", true),
         ("remove", false),

@@ -91,8 +91,8 @@ impl Fleet {
             return;
         }
         self.registry.admit(node.id, node.identity_epoch, now);
-        if !node.ownership.is_confirmed() {
-            // It registers again before it is heard, and ends what it lost.
+        if !node.ownership.is_confirmed() || node.state.availability == Availability::Unknown {
+            // It registers again before it is heard, and ends what it lost; of one that was reset nothing else is known.
             self.registry.end_session(node.id);
         }
         let last_heard = self.registry.last_heard(node.id).unwrap_or(now);

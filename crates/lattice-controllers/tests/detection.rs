@@ -13,7 +13,10 @@ use lattice_core::heartbeat::{Beat, Registry, Vitals};
 use lattice_core::ids::{
     CorrelationId, EventSeq, Generation, IdSource, NodeId, OpId, SessionId, SiteId, TokenId, uuid_v7,
 };
+use lattice_core::node::availability::AvailabilityEvent;
 use lattice_core::node::class::{HeartbeatPolicy, SilenceTimes};
+use lattice_core::node::machine::{Facts, NodeEvent, decide};
+use lattice_core::node::status::Owner;
 use lattice_core::node::{Availability, DownCause, HostFacts, Node, NodeClass, NodeState, OnboardingMode, Status};
 use lattice_core::sku::Sku;
 use lattice_core::time::Timestamp;
@@ -148,6 +151,26 @@ impl World {
         handle.open_session(SessionId::new(uuid_v7(now, [1; 10])), VITALS, now).expect("opened");
         self.fleet.sync(&self.node(id).await, now);
     }
+}
+
+#[tokio::test]
+async fn a_node_that_was_reset_is_heard_again_once_its_agent_registered() {
+    let world = World::new().await;
+    let id = world.add(NodeClass::Standard, NodeState::new(Status::Offline, Availability::Failed)).await;
+    world.fleet.load(START).await.expect("loaded");
+    let handle = world.fleet.registry().handle(id).expect("admitted");
+    handle.open_session(SessionId::new(uuid_v7(START, [1; 10])), VITALS, START).expect("opened");
+    assert!(world.fleet.registry().vitals_now(id).is_some(), "its agent is heard, and nothing comes of it");
+    let node = world.node(id).await;
+    let facts = Facts::of(Owner::Operator, Actor::system("test"));
+    let moved = decide(&node, NodeEvent::Availability(AvailabilityEvent::Reset), &facts, START).expect("it failed");
+    let commit = world.request(START).commit(Vec::new(), vec![Change::Node(Box::new(moved.change))]);
+    world.store.commit_one(commit).await.expect("committed");
+    world.fleet.sync(&world.node(id).await, START);
+    assert!(world.fleet.registry().vitals_now(id).is_none(), "it is told to register");
+    world.register(id, START).await;
+    assert_eq!(world.state(id).await, READY);
+    assert!(world.fleet.registry().vitals_now(id).is_some());
 }
 
 const READY: NodeState = NodeState::new(Status::Active, Availability::Ready);

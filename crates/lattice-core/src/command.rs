@@ -4,6 +4,7 @@ pub mod agent;
 pub mod allocation;
 pub mod batch;
 pub mod bmc;
+pub mod boots;
 pub mod bootstrap;
 pub mod claim;
 pub mod conformance;

@@ -122,6 +122,16 @@ pub struct Site {
     pub generation: Generation,
 }
 
+impl Site {
+    /// Whether anything can switch a node of it off and on: its provider, or the node's own BMC.
+    pub const fn can_switch(&self, has_bmc: bool) -> bool {
+        match self.provider {
+            SiteProvider::Manual => has_bmc,
+            SiteProvider::Maas(_) | SiteProvider::Lxd(_) | SiteProvider::Openchami(_) => true,
+        }
+    }
+}
+
 /// Settings of an LXD server. spec: S5 10
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]

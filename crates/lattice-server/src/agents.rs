@@ -18,9 +18,11 @@ use lattice_core::agent::task::{Running, TaskReport};
 use lattice_core::change::{Change, NodeAction, Outcome, Resource};
 use lattice_core::command::Request;
 use lattice_core::command::agent::{self, Chained};
+use lattice_core::command::boots;
 use lattice_core::credential::{EnrollmentToken, TokenRefused};
 use lattice_core::explain::{Code, NextAction};
 use lattice_core::ids::{CorrelationId, IdSource, JobId, NodeId, OpId, OwnershipEpoch};
+use lattice_core::node::availability::Effect;
 use lattice_core::node::{Node, Status};
 use lattice_core::secret::{Secret, token_hash};
 use lattice_core::sku::Sku;
@@ -125,6 +127,7 @@ impl Agents {
             };
             let request = self.request(id, now);
             let chained = decide(&request, &node).map_err(|problem| *problem)?;
+            let chained = self.boots_again(&request, chained).await?;
             let Some(after) = chained.after else { return Ok(node) };
             let outcomes = self.store.commit(chained.commits).await.map_err(unavailable)?;
             if outcomes.iter().all(|outcome| matches!(outcome, Outcome::Applied { .. } | Outcome::Duplicate { .. })) {
@@ -137,6 +140,18 @@ impl Agents {
             }
         }
         Err(being_changed())
+    }
+
+    /// What a boot that came up ill asks for; what it depends on is read after the node's row, which guards it.
+    async fn boots_again(&self, request: &Request<'_>, chained: Chained) -> Result<Chained, Problem> {
+        let Some(node) = chained.after.as_ref().filter(|_| chained.effects.contains(&Effect::BootAgain)) else {
+            return Ok(chained);
+        };
+        let Some(site) = self.store.site(node.site).await.map_err(unavailable)? else { return Ok(chained) };
+        let job = self.store.live_job(node.id).await.map_err(unavailable)?;
+        let has_bmc = self.store.bmc(node.id).await.map_err(unavailable)?.is_some();
+        let standing = boots::Standing { site: &site, job: job.as_ref(), has_bmc };
+        Ok(boots::carried_out(request, chained, &standing))
     }
 
     async fn audit_refusal(&self, node: NodeId, action: &str, detail: String, now: Timestamp) {

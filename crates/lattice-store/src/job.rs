@@ -1,6 +1,5 @@
 //! Jobs: their table and their lists.
 
-use lattice_core::actor::Role;
 use lattice_core::failure::FailureClass;
 use lattice_core::ids::{BatchId, Generation, JobId, NodeId, SiteId};
 use lattice_core::job::{Job, JobKind, JobLease, JobStatus, StageName};
@@ -85,7 +84,7 @@ pub(crate) fn row(job: &Job) -> Vec<Value<'_>> {
         Value::Id(job.site.uuid()),
         Value::opt_id(job.batch.map(BatchId::uuid)),
         Value::time(job.created_at),
-        Value::flag(job.requested_by.role == Role::System),
+        Value::flag(job.takes_by_itself()),
         Value::text(&job.hostname),
         Value::name(state.status),
         Value::name(state.stage),

@@ -127,11 +127,11 @@ fn flow(flow: &Flow) -> String {
     if let Some(back) = &flow.back_edge {
         let from: Vec<String> = back.from.iter().map(|stage| format!("`{stage}`")).collect();
         text.push_str(&format!(
-            "\nA failure `{}` ({}) at {} leads through `{}` back to `{}`, at most {} time{} by itself.\n",
+            "\nA failure `{}` ({}) at {} leads{} back to `{}`, at most {} time{} by itself.\n",
             back.error_code,
             back.class,
             from.join(" or "),
-            back.via,
+            back.via.map_or_else(String::new, |via| format!(" through `{via}`")),
             back.to,
             back.max_rounds,
             if back.max_rounds == 1 { "" } else { "s" },

@@ -52,6 +52,8 @@ pub enum Command {
     Enable(Act),
     /// Boot a node again: a job power-cycles it; you do, now, where it has neither a provider nor a BMC
     Reboot(Wait),
+    /// Give up on a boot that failed: once the node's agent registers, its health check decides
+    Reset(Act),
     /// Wait until a node's status or availability is what you name
     Wait(Until),
     /// Replace the OS of a node that is drained or down: it boots or is deployed anew, and enrols again
@@ -201,6 +203,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
         Command::Disable(act) => actions::act(Verb::Disable, act, session).await,
         Command::Enable(act) => actions::act(Verb::Enable, act, session).await,
         Command::Reboot(wait) => actions::wait(Verb::Reboot, wait, session).await,
+        Command::Reset(act) => actions::act(Verb::Reset, act, session).await,
         Command::Reimage(reimage) => actions::reimage(reimage, session).await,
         Command::Retire(retire) => actions::retire(retire, session).await,
         Command::Reactivate(act) => actions::act(Verb::Reactivate, act, session).await,

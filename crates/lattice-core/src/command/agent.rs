@@ -8,7 +8,7 @@ use crate::change::{Change, Commit, Guard, NodeAction, NodeChange};
 use crate::credential::EnrollmentToken;
 use crate::heartbeat::Vitals;
 use crate::ids::OpId;
-use crate::node::availability::{AvailabilityEvent, Effect};
+use crate::node::availability::{AvailabilityEvent, BOOT_FAILURES, Effect};
 use crate::node::health;
 use crate::node::machine::{Facts, Health, NodeEvent, decide};
 use crate::node::status::{Owner, StatusEvent};
@@ -132,7 +132,7 @@ pub struct Registration<'a> {
 /// An agent registered: its facts are recorded, and the health check decides where the node goes.
 ///
 /// Booting becomes ready; down for its silence becomes ready again; failed with another boot id boots once more.
-/// A node that is disabled stays down. spec: S1 "Booting → Ready"; design: 2-state-model "Re-registration"
+/// A node that is disabled stays down. What [`Effect::BootAgain`] asks is carried out by [`super::boots::carried_out`]. spec: S1 "Booting → Ready"; design: 2-state-model "Re-registration"
 ///
 /// What it runs must be what the node owns: the caller sees to it.
 ///
@@ -183,7 +183,11 @@ pub fn registered(
         }
         // This boot came up, and not well; its agent may register again within it.
         Health::Failed(reasons) if new_boot => {
-            let facts = Facts { reason: reasons.join("; "), ..facts.clone() };
+            let boot = match node.boot_failures + 1 {
+                nth @ 1..=BOOT_FAILURES => format!("boot {nth} of {BOOT_FAILURES}"),
+                nth => format!("boot {nth} in a row"),
+            };
+            let facts = Facts { reason: format!("{boot} came up ill: {}", reasons.join("; ")), ..facts.clone() };
             chain.try_event(availability(AvailabilityEvent::BootFailed), &facts);
         }
         Health::Failed(_) | Health::NotReported => {}

@@ -275,14 +275,23 @@ pub fn withdraw(known: &Known, request: &Request) -> Result<Planned, Refused> {
 /// Not unknown, drained, down or failed; or owned by another job.
 pub fn reboot(known: &Known, request: &Request) -> Result<Planned, Refused> {
     let event = NodeEvent::Availability(AvailabilityEvent::Reboot);
-    match &known.site.provider {
-        SiteProvider::Manual if !known.has_bmc => known.simple(request, event),
-        SiteProvider::Manual | SiteProvider::Maas(_) | SiteProvider::Lxd(_) | SiteProvider::Openchami(_) => {
-            known.moved(request, event)?;
-            known.not_busy()?;
-            Ok(known.owned(request, JobInput::Reboot, "reboot", &request.reason))
-        }
+    if !known.site.can_switch(known.has_bmc) {
+        return known.simple(request, event);
     }
+    known.moved(request, event)?;
+    known.not_busy()?;
+    Ok(known.owned(request, JobInput::Reboot, "reboot", &request.reason))
+}
+
+/// Gives up on a boot that failed: the node is as one whose agent was never heard, until that registers or the node is
+/// booted. The row of failed boots ends; its holds, the wipe it owes and its drain intent stay.
+///
+/// # Errors
+/// Not failed, or owned by a job.
+pub fn reset(known: &Known, request: &Request) -> Result<Planned, Refused> {
+    let planned = known.simple(request, NodeEvent::Availability(AvailabilityEvent::Reset))?;
+    known.not_busy()?;
+    Ok(planned)
 }
 
 /// What a node gets in place of its OS; the one of new nodes where nothing is named.

@@ -4,7 +4,7 @@
 use crate::bmc::BmcReport;
 use crate::job::Job;
 use crate::node::{Availability, DownCause, HoldKind, Node, Status};
-use crate::site::{Governor, Site, SiteProvider};
+use crate::site::{Governor, Site};
 use crate::time::{Timestamp, human};
 
 /// Name of whoever does it, in history, audit and jobs.
@@ -48,11 +48,11 @@ pub fn remedy(node: &Node, standing: &Standing, now: Timestamp) -> Remedy {
     if !silent || !policy.auto_remediate || node.state.status != Status::Offline {
         return Remedy::NotOurs;
     }
-    if let Some(hold) = node.holds.iter().find(|hold| hold.is_in_force(now) && stops(hold.kind)) {
-        return Remedy::Never(format!("it has the hold `{}`", hold.kind));
+    if let Some(why) = left_alone(node, now) {
+        return Remedy::Never(why);
     }
-    if matches!(standing.site.provider, SiteProvider::Manual) && !standing.has_bmc {
-        return Remedy::Never("nothing can switch it: it has no provider and no BMC".to_owned());
+    if !standing.site.can_switch(standing.has_bmc) {
+        return Remedy::Never(NO_SWITCH.to_owned());
     }
     if let Some(job) = standing.job {
         return Remedy::Later(format!("its job {} is {}", job.id, job.state.status));
@@ -71,6 +71,15 @@ pub fn remedy(node: &Node, standing: &Standing, now: Timestamp) -> Remedy {
         return Remedy::Never(format!("its BMC reports {}: a reboot does not repair it", report.critical[0]));
     }
     standing.governor.room().map_or_else(Remedy::Later, |()| Remedy::Due)
+}
+
+/// Why Lattice itself switches nothing that cannot be switched.
+pub(super) const NO_SWITCH: &str = "nothing can switch it: it has no provider and no BMC";
+
+/// The hold for which Lattice does not switch a node by itself.
+pub(super) fn left_alone(node: &Node, now: Timestamp) -> Option<String> {
+    let hold = node.holds.iter().find(|hold| hold.is_in_force(now) && stops(hold.kind))?;
+    Some(format!("it has the hold `{}`", hold.kind))
 }
 
 /// Somebody works on it, or what it holds must not run again before it is wiped.

@@ -3,11 +3,13 @@
 use super::{Explanation, Unmet};
 use crate::allocation::Allocation;
 use crate::bmc::{Bmc, BmcReport, BreakerState};
+use crate::command::boots::{self, Again};
 use crate::command::remedy::Remedy;
 use crate::component::ComponentReport;
 use crate::explain::NextAction;
 use crate::heartbeat::detector;
 use crate::job::{Job, JobKind, JobStatus, StageName};
+use crate::node::availability::BOOT_FAILURES;
 use crate::node::class::SilenceTimes;
 use crate::node::machine::Health;
 use crate::node::{Availability, DownCause, Hold, HoldKind, Node, OnboardingMode, Status};
@@ -172,7 +174,7 @@ impl<'a> Story<'a> {
             Availability::Ready => {}
             Availability::Unknown => {
                 if !matches!(node.state.status, Status::BootstrapIssued | Status::Deleted) {
-                    self.unmet("its agent was never heard".to_owned(), since, "agent");
+                    self.unheard(since);
                 }
             }
             Availability::Booting => self.booting(),
@@ -185,11 +187,7 @@ impl<'a> Story<'a> {
                     self.run(format!("lattice node undrain {host}"), "takes it back into scheduling");
                 }
             }
-            Availability::Failed => {
-                self.unmet("its boot failed".to_owned(), since, "operator");
-                self.reboot();
-                self.component();
-            }
+            Availability::Failed => self.failed(),
         }
     }
 
@@ -239,15 +237,59 @@ impl<'a> Story<'a> {
 
     fn booting(&mut self) {
         let node = self.node;
+        let unless = if node.boot_failures > 0 { "its health check passes" } else { "its agent registers" };
         let what = node.deadline.map_or_else(
             || "it is booting".to_owned(),
-            |deadline| {
-                format!("it is booting; failed in {} unless its agent registers", human(deadline.since(self.now)))
-            },
+            |deadline| format!("it is booting; failed in {} unless {unless}", human(deadline.since(self.now))),
         );
         self.unmet(what, node.availability_since, "agent");
+        if node.boot_failures > 0 {
+            self.came_up_ill();
+        }
         self.component();
         self.health();
+    }
+
+    /// Who boots it again, or why nobody does.
+    fn came_up_ill(&mut self) {
+        let node = self.node;
+        let since = node.updated_at;
+        self.unmet(format!("boot {} of {BOOT_FAILURES} came up ill", node.boot_failures), since, "host");
+        let can_switch = node.mode != OnboardingMode::Manual || self.context.bmc.is_some();
+        let why = match (self.owner(), boots::again(node, self.owner().is_some(), can_switch, self.now)) {
+            (Some(job), _) => return self.follow(job),
+            (None, Again::Never(why)) => why,
+            (None, Again::Due | Again::ByItsJob) => "the job that would is over".to_owned(),
+        };
+        self.unmet(format!("it is not booted again by itself: {why}"), since, "operator");
+        self.next.push(NextAction::Fix { what: boots::by_hand(&node.hostname) });
+    }
+
+    fn failed(&mut self) {
+        let node = self.node;
+        let what = match node.boot_failures {
+            ill @ BOOT_FAILURES.. => format!("{ill} boots in a row came up ill: nothing boots it again by itself"),
+            _ => "its boot failed".to_owned(),
+        };
+        self.unmet(what, node.availability_since, "operator");
+        self.reboot();
+        if self.owner().is_none() {
+            let effect = "gives up on that boot: once its agent registers, its health check decides";
+            self.run(format!("lattice node reset {}", node.hostname), effect);
+        }
+        self.component();
+        self.health();
+    }
+
+    /// Never heard, or not since an operator gave up on a boot that failed.
+    fn unheard(&mut self, since: Timestamp) {
+        if self.node.boot_id.is_none() {
+            return self.unmet("its agent was never heard".to_owned(), since, "agent");
+        }
+        self.unmet("its agent has not registered since it was reset".to_owned(), since, "agent");
+        if self.node.state.status != Status::Enrolling {
+            self.reboot();
+        }
     }
 
     fn health(&mut self) {

@@ -74,14 +74,15 @@ fn open(job: &JobState, fence: LeaseEpoch, status: JobStatus) -> Option<JobState
 
 fn stage_ok(flow: &Flow, job: &JobState, now: Timestamp) -> Option<JobState> {
     let stage = flow.stage(job.stage)?;
-    let back = flow.back_edge.as_ref().filter(|back| back.via == stage.name);
+    let back = flow.back_edge.as_ref().filter(|back| back.via == Some(stage.name));
     match back {
-        Some(back) => {
-            let round = JobState { round: job.round + 1, intents: Vec::new(), ..job.clone() };
-            Some(enter(flow, &round, flow.stage(back.to)?, now))
-        }
+        Some(back) => Some(enter(flow, &next_round(job), flow.stage(back.to)?, now)),
         None => Some(advance(flow, job, stage.name, now)),
     }
+}
+
+fn next_round(job: &JobState) -> JobState {
+    JobState { round: job.round + 1, intents: Vec::new(), ..job.clone() }
 }
 
 /// The job after that stage was done, by itself or by what was observed.
@@ -237,8 +238,12 @@ fn failed(flow: &Flow, job: &JobState, stage: &Stage, error: &StageError, now: T
         back.from.contains(&stage.name) && back.class == error.class && back.error_code == error.error_code
     });
     if let Some(back) = is_way_back {
-        return match flow.stage(back.via).filter(|_| job.round < back.max_rounds) {
-            Some(via) => enter_after(flow, job, via, error, now),
+        let via = back.via.and_then(|via| flow.stage(via));
+        return match flow.stage(back.to).filter(|_| job.round < back.max_rounds) {
+            Some(to) => match via {
+                Some(via) => enter_after(flow, job, via, error, now),
+                None => enter_after(flow, &next_round(job), to, error, now),
+            },
             None => stopped(flow, job, stage, error, Stop::Manual, now),
         };
     }

@@ -146,8 +146,7 @@ pub struct Stage {
     pub node_after: Option<Status>,
 }
 
-/// A bounded way back: a failure with that class and code at one of those stages leads through `via` to `to`,
-/// in a new round.
+/// A bounded way back: a failure with that class and code at one of those stages leads to `to`, in a new round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackEdge {
     /// Where it may start.
@@ -156,8 +155,8 @@ pub struct BackEdge {
     pub class: FailureClass,
     /// With which code.
     pub error_code: &'static str,
-    /// The stage that clears the way.
-    pub via: StageName,
+    /// The stage that clears the way, where something has to be cleared.
+    pub via: Option<StageName>,
     /// Where the new round starts.
     pub to: StageName,
     /// How many times it is taken without an operator, per epoch.

@@ -9,12 +9,16 @@ use super::operator_action::DecisionKind;
 use super::stage::StageName;
 use crate::failure::FailureClass;
 use crate::node::Status;
+use crate::node::availability::BOOT_FAILURES;
 use crate::site::{LxdSite, MaasPolicy, OpenchamiPolicy};
 
 /// Code of a deployment failure that is worth a second deployment. spec: S5 4.3 ClassifyDeployFailure
 pub const DATASOURCE_LIKE: &str = "datasource_like";
 /// Code of any other deployment failure.
 pub const GENERIC: &str = "generic";
+
+/// Code of a boot whose host came up ill: it is booted again, until three in a row failed. spec: S1 "Booting → Failed"
+pub const CAME_UP_ILL: &str = "came_up_ill";
 
 /// Which flow a job follows; the first part of its idempotency keys.
 #[derive(
@@ -150,7 +154,7 @@ fn deployed_again(policy: &MaasPolicy) -> BackEdge {
         from: &[StageName::WaitForDeployed, StageName::ClassifyDeployFailure],
         class: FailureClass::DeployCloudInitFailure,
         error_code: DATASOURCE_LIKE,
-        via: StageName::RecoverForDatasourceRetry,
+        via: Some(StageName::RecoverForDatasourceRetry),
         // A release gives storage and interfaces back: they are looked at again. spec: S5 5.3
         to: StageName::ConfigureStorage,
         max_rounds,
@@ -348,8 +352,18 @@ const POWER: Duration = s(180);
 /// Off and on again: the node boots from the moment at which its power is seen to be off, for `boot` at most.
 pub fn reboot(boot: Duration) -> Flow {
     let stages = power_cycle(boot).into();
-    Flow { name: FlowName::Reboot, version: 1, stages, back_edge: None, limit: None }
+    Flow { name: FlowName::Reboot, version: 1, stages, back_edge: Some(BOOTS_AGAIN), limit: None }
 }
+
+/// A host that came up ill is switched off and on again; the node counts the boots, and fails after the third.
+const BOOTS_AGAIN: BackEdge = BackEdge {
+    from: &[StageName::WaitForBoot],
+    class: FailureClass::HardwareMismatch,
+    error_code: CAME_UP_ILL,
+    via: None,
+    to: StageName::PowerOff,
+    max_rounds: BOOT_FAILURES - 1,
+};
 
 fn power_cycle(boot: Duration) -> [Stage; 3] {
     let power = |error_code| within(POWER, FailureClass::BmcPowerFailure, error_code);
@@ -446,7 +460,7 @@ pub fn reboot_openchami(policy: &OpenchamiPolicy) -> Flow {
         resume_at: Some(StageName::PowerOff),
         ..stage(StageName::WaitForBoot)
     });
-    Flow { name: FlowName::RebootOpenchami, version: 1, stages, back_edge: None, limit: None }
+    Flow { name: FlowName::RebootOpenchami, version: 1, stages, back_edge: Some(BOOTS_AGAIN), limit: None }
 }
 
 /// Another image: once the power is off nothing of the OS before is left, so the node enrols again from there.

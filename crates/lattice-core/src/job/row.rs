@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::flows::Restart;
 use super::{Flow, JobState, StageName, flows};
-use crate::actor::Actor;
+use crate::actor::{Actor, Role};
 use crate::change::{Change, JobChange};
 use crate::command::Request;
+use crate::command::boots::BOOTS;
 use crate::ids::{BatchId, CorrelationId, Generation, JobId, NodeId, SiteId, TokenId};
 use crate::node::status::Owner;
 use crate::node::{Node, PowerFact};
@@ -225,6 +226,9 @@ pub struct JobOutputs {
     pub netboot: Option<Netboot>,
     /// When its power was seen to be off, before it was switched on.
     pub off_at: Option<Timestamp>,
+    /// How many boots in a row had come up ill when its power was seen to be off.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub ill_boots: u32,
     /// What power control was told last and has not said the end of: its own name of it.
     pub power_order: Option<String>,
     /// How far a wipe is, once it began.
@@ -233,6 +237,11 @@ pub struct JobOutputs {
     /// The drain of a wipe: this job began it, so it takes it back.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub drained: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it so")]
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// How a machine boots from the network.
@@ -500,6 +509,12 @@ impl Job {
     pub fn drain_deadline(&self) -> Option<Timestamp> {
         let JobInput::Drain { deadline_ms: Some(after), .. } = self.input else { return None };
         Some(self.created_at + Duration::from_millis(after))
+    }
+
+    /// Whether Lattice takes the node out with it by itself: what the governor counts. One that boots a node again
+    /// finds it out already.
+    pub fn takes_by_itself(&self) -> bool {
+        self.requested_by.role == Role::System && self.requested_by.name != BOOTS
     }
 
     /// The change that creates this job.

@@ -80,6 +80,8 @@ pub enum AvailabilityGuard {
     FewBootFailures,
     /// Three boots failed in a row, this one included.
     ThreeBootFailures,
+    /// A boot before this one failed, and none was well since.
+    BootFailedBefore,
     /// A sensitive node.
     Sensitive,
     /// Not a sensitive node.
@@ -197,6 +199,8 @@ pub const AVAILABILITY_EDGES: &[AvailabilityEdge] = &[
     edge(&[Unknown], E::BootStarted, G::PastBootstrap, Booting, &[F::StartDeadline]),
     // A restarted onboarding deploys a machine whose agent had come already. docs/decisions/0004
     edge(&[Ready, Degraded], E::BootStarted, G::Enrolling, Booting, &[F::StartDeadline]),
+    // What came up ill is switched off and on again: that boot has its own time.
+    edge(&[Booting], E::BootStarted, G::BootFailedBefore, Booting, &[F::StartDeadline]),
     edge(&[Unknown], E::AgentRegistered, G::PastBootstrap, Booting, &[F::StartDeadline]),
     edge(&[Booting], E::HealthPassed, G::NoDrainIntent, Ready, &[]),
     edge(&[Booting], E::HealthPassed, G::DrainIntent, Drained, &[]),

@@ -519,6 +519,7 @@ fn availability_need(node: &Node, guard: AvailabilityGuard, facts: &Facts) -> Op
         AvailabilityGuard::ThreeBootFailures => {
             unless(node.boot_failures + 1 >= BOOT_FAILURES, "three failed boots in a row")
         }
+        AvailabilityGuard::BootFailedBefore => unless(node.boot_failures > 0, "a boot that failed before"),
         AvailabilityGuard::Sensitive => unless(facts.class == NodeClass::Sensitive && may_drain, "a sensitive node"),
         AvailabilityGuard::NotSensitive => unless(facts.class != NodeClass::Sensitive, "a node that is not sensitive"),
         AvailabilityGuard::NoMinorIssue => unless(node.minor_issue.is_none(), "that no minor issue is left"),

@@ -254,6 +254,7 @@ fn what_becomes(verb: NodeVerb, how: Drain, one: &Allocation) -> String {
         NodeVerb::Undrain
         | NodeVerb::Enable
         | NodeVerb::Reboot
+        | NodeVerb::Reset
         | NodeVerb::Reimage
         | NodeVerb::Quarantine
         | NodeVerb::Recover

@@ -136,6 +136,7 @@ fn plan(
         NodeVerb::Disable => commands::disable(known, request),
         NodeVerb::Enable => commands::enable(known, request),
         NodeVerb::Reboot => commands::reboot(known, request),
+        NodeVerb::Reset => commands::reset(known, request),
         NodeVerb::Reimage => commands::reimage(known, request, image),
         NodeVerb::Quarantine => commands::quarantine(known, request),
         NodeVerb::Recover => commands::recover(known, request),

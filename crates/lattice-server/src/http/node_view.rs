@@ -318,6 +318,7 @@ fn verb_of(event: NodeEvent) -> Option<NodeVerb> {
             AvailabilityEvent::Disable => Some(NodeVerb::Disable),
             AvailabilityEvent::Enable => Some(NodeVerb::Enable),
             AvailabilityEvent::Reboot => Some(NodeVerb::Reboot),
+            AvailabilityEvent::Reset => Some(NodeVerb::Reset),
             AvailabilityEvent::BootStarted
             | AvailabilityEvent::AgentRegistered
             | AvailabilityEvent::HealthPassed
@@ -330,8 +331,7 @@ fn verb_of(event: NodeEvent) -> Option<NodeVerb> {
             | AvailabilityEvent::ConformanceDrift
             | AvailabilityEvent::Emptied
             | AvailabilityEvent::CriticalHardware
-            | AvailabilityEvent::WipeFailed
-            | AvailabilityEvent::Reset => None,
+            | AvailabilityEvent::WipeFailed => None,
         },
     }
 }

@@ -17,4 +17,5 @@ mod site_details;
 mod standing_orders;
 mod surface;
 mod tokens;
+mod verbs;
 mod webhooks;

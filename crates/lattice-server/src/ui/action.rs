@@ -392,6 +392,7 @@ const fn verb_words(verb: NodeVerb) -> (&'static str, &'static str) {
         NodeVerb::Reboot => {
             ("Reboot…", "a job power-cycles it through its provider; a manual node is power-cycled by you, now")
         }
+        NodeVerb::Reset => ("Reset", "that boot is given up: once its agent registers, its health check decides"),
         NodeVerb::Reimage => ("Reimage…", "its OS is replaced: what is on it is lost, and it enrols again"),
         NodeVerb::Quarantine => ("Quarantine…", "it is blocked from scheduling until it is proven healthy"),
         NodeVerb::Recover => ("Recover", "it is taken back once its health check passes"),
@@ -420,6 +421,7 @@ const fn manner_of(verb: NodeVerb, urgent: bool) -> Manner {
         NodeVerb::Drain
         | NodeVerb::Undrain
         | NodeVerb::Enable
+        | NodeVerb::Reset
         | NodeVerb::Recover
         | NodeVerb::Reactivate
         | NodeVerb::Resume => Manner::Plain,

@@ -28,6 +28,7 @@ const NODE_VERBS: &[&str] = &[
     "enable",
     "enable",
     "reboot",
+    "reset",
     "quarantine",
     "recover",
     "recover",

@@ -32,7 +32,9 @@ impl StageRunner for PowerOff {
                 let mut outputs = ctx.outputs();
                 outputs.power_order = None;
                 outputs.off_at = Some(ctx.now);
-                let boots = NodeAsk::Availability { event: AvailabilityEvent::Reboot, boot_timeout };
+                outputs.ill_boots = ctx.node.boot_failures;
+                let event = if came_up_ill(ctx) { AvailabilityEvent::BootStarted } else { AvailabilityEvent::Reboot };
+                let boots = NodeAsk::Availability { event, boot_timeout };
                 let delta = Delta::said("its power is off").outputs(outputs).seen(ctx, power.seen);
                 Ok(Observation::Done(delta.ask(boots)))
             }
@@ -42,8 +44,8 @@ impl StageRunner for PowerOff {
 
     async fn act(&self, ctx: &Context<'_>, key: &str) -> Result<Outcome, StageError> {
         // What answers is asked to stop; what does not, and what did not stop in its time, loses its power.
-        let answers = ctx.node.state.availability == Availability::Drained && ctx.window == 1;
-        let how = if answers { Off::Asked } else { Off::Cut };
+        let answers = ctx.node.state.availability == Availability::Drained || came_up_ill(ctx);
+        let how = if answers && ctx.window == 1 { Off::Asked } else { Off::Cut };
         let delta = switch_off(ctx, how, key).await?;
         Ok(Outcome::StillGoing {
             recheck_at: ctx.now + RECHECK,
@@ -51,6 +53,11 @@ impl StageRunner for PowerOff {
             delta,
         })
     }
+}
+
+/// It came up, its agent registered, and it is not well: it is booted again.
+fn came_up_ill(ctx: &Context<'_>) -> bool {
+    ctx.node.state.availability == Availability::Booting && ctx.node.boot_failures > 0
 }
 
 /// What boots from the network takes longer than what starts from its disk.

@@ -3,15 +3,18 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lattice_core::job::StageError;
+use lattice_core::failure::FailureClass;
+use lattice_core::job::flows::CAME_UP_ILL;
+use lattice_core::job::{JobKind, StageError};
 use lattice_core::node::Availability;
+use lattice_core::node::availability::BOOT_FAILURES;
 use lattice_core::site::SiteProvider;
 
 use lattice_providers::secret::SecretError;
 
 use super::inject_bootstrap;
 use crate::enrollment;
-use crate::stage::{Context, Delta, Observation, Outcome, StageRunner};
+use crate::stage::{Context, Delta, Observation, Outcome, StageRunner, error};
 
 /// The registration wakes the job; this look is for the case that the waking was lost.
 const RECHECK: Duration = Duration::from_secs(30);
@@ -30,6 +33,9 @@ impl StageRunner for WaitForBoot {
                 Ok(Observation::Done(Delta::said(format!("it is {}", ctx.node.state.availability))))
             }
             Availability::Unknown | Availability::Booting | Availability::Down | Availability::Failed => {
+                if let Some(ill) = came_up_ill(ctx) {
+                    return Err(ill);
+                }
                 match &ctx.site.provider {
                     // The image of an instance may have nothing that starts services.
                     SiteProvider::Lxd(_) => Ok(Observation::Absent),
@@ -57,6 +63,28 @@ impl StageRunner for WaitForBoot {
             delta: Delta::default(),
         })
     }
+}
+
+/// This boot came up ill: it is tried again, until the node failed. A wipe waits for its health check, and gives up.
+fn came_up_ill(ctx: &Context<'_>) -> Option<StageError> {
+    let ill = ctx.node.boot_failures;
+    if ctx.job.kind != JobKind::Reboot || ill <= ctx.job.outputs.ill_boots {
+        return None;
+    }
+    let hostname = &ctx.node.hostname;
+    let (code, message) = match ctx.node.state.availability {
+        Availability::Failed => ("boots_failed", format!("{ill} boots of {hostname} in a row came up ill")),
+        Availability::Unknown
+        | Availability::Booting
+        | Availability::Ready
+        | Availability::Degraded
+        | Availability::Down
+        | Availability::Draining
+        | Availability::Drained => {
+            (CAME_UP_ILL, format!("boot {ill} of {BOOT_FAILURES} of {hostname} came up ill: it is booted again"))
+        }
+    };
+    Some(error(FailureClass::HardwareMismatch, code, message))
 }
 
 /// Whether this job made a token and still keeps it.

@@ -179,6 +179,7 @@ async fn perform_and_wait(verb: NodeVerb, wait: &Wait, body: &ActOnNode, session
             NodeVerb::Undrain
             | NodeVerb::Disable
             | NodeVerb::Enable
+            | NodeVerb::Reset
             | NodeVerb::Reimage
             | NodeVerb::Quarantine
             | NodeVerb::Recover
