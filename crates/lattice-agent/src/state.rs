@@ -54,7 +54,10 @@ pub struct AllocationState {
     pub cgroup: String,
     /// What runs it: `process`, `containerd` …
     pub runtime: String,
-    /// What is mounted for it.
+    /// Where its task had things mounted, in the order of the task; empty when it is known by its scope alone.
+    ///
+    /// A record for people: nothing acts on it. The mounts are in a namespace of the workload and end with its last
+    /// process. spec: S1 "Agent Restart and State Recovery"
     #[serde(default)]
     pub mounts: Vec<String>,
     /// User and group it runs as; none: the agent's.

@@ -1,10 +1,14 @@
 //! The body of every refusal: RFC 9457 problem details, with the facts and what to do next. design: 8-interfaces
 
+mod call;
+
 use http::StatusCode;
 use lattice_core::explain::{Code, Explain, NextAction};
 use lattice_core::ids::CorrelationId;
 use lattice_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
+
+pub use call::call_of;
 
 /// Media type of a [`Problem`].
 pub const PROBLEM_JSON: &str = "application/problem+json";
@@ -146,79 +150,6 @@ impl From<NextAction> for NextStep {
     }
 }
 
-/// The request that a printed command makes, for commands that make exactly one.
-///
-/// The command line is the contract (an operator copies it), the request follows from it: one place knows both.
-pub fn call_of(command: &str) -> Option<ApiCall> {
-    let mut words = command.split_whitespace();
-    if words.next() != Some("lattice") {
-        return None;
-    }
-    let words: Vec<&str> = words.collect();
-    let (method, path) = match words.as_slice() {
-        ["explain", "node", node] => ("GET", format!("/api/v1/admin/nodes/{node}/explain")),
-        ["explain", "job", job] => ("GET", format!("/api/v1/admin/jobs/{job}/explain")),
-        ["node", "status", node] => ("GET", format!("/api/v1/admin/nodes/{node}")),
-        ["node", "list"] => ("GET", "/api/v1/admin/nodes".to_owned()),
-        ["site", "list"] => ("GET", "/api/v1/admin/sites".to_owned()),
-        ["sku", "list"] => ("GET", "/api/v1/admin/skus".to_owned()),
-        ["job", "get", job] | ["job", "get", job, "--watch"] => ("GET", format!("/api/v1/admin/jobs/{job}")),
-        ["job", "list"] => ("GET", "/api/v1/admin/jobs".to_owned()),
-        ["webhook", "test", webhook] => ("POST", format!("/api/v1/admin/webhooks/{webhook}/test")),
-        ["webhook", "enable", webhook] => return post("webhooks", webhook, "enable", &[]),
-        ["site", "probe", site] => ("POST", format!("/api/v1/admin/sites/{site}/probe")),
-        ["site", "enable", site] => return Some(enable_site(site)),
-        ["explain", "batch", batch] => ("GET", format!("/api/v1/admin/onboardings/batch/{batch}/explain")),
-        ["onboarding", "batch", "show", batch] => ("GET", format!("/api/v1/admin/onboardings/batch/{batch}")),
-        ["onboarding", "batch", verb @ ("pause" | "resume" | "cancel"), batch] => {
-            return post("onboardings/batch", batch, verb, &[]);
-        }
-        ["node", verb, node, flags @ ..] => return post("nodes", node, verb, flags),
-        ["admin", "node", "wipe", node, flags @ ..] => return post("nodes", node, "wipe", flags),
-        ["job", verb, job, flags @ ..] => return post("jobs", job, verb, flags),
-        _ => return None,
-    };
-    Some(ApiCall { method: method.to_owned(), path, body: None })
-}
-
-fn enable_site(site: &str) -> ApiCall {
-    ApiCall {
-        method: "PATCH".to_owned(),
-        path: format!("/api/v1/admin/sites/{site}"),
-        body: Some(serde_json::json!({"status": "active"})),
-    }
-}
-
-/// `lattice job resume ID --boot-disk nvme0n1` posts `{"decisions": {"boot_disk": "nvme0n1"}}`; a bare flag is `true`.
-fn post(noun: &str, id: &str, verb: &str, flags: &[&str]) -> Option<ApiCall> {
-    if verb.starts_with('-') || id.starts_with('-') {
-        return None;
-    }
-    let mut fields = serde_json::Map::new();
-    let mut rest = flags;
-    while let [flag, tail @ ..] = rest {
-        let name = flag.strip_prefix("--")?.replace('-', "_");
-        match tail {
-            [value, after @ ..] if !value.starts_with("--") => {
-                fields.insert(name, (*value).into());
-                rest = after;
-            }
-            _ => {
-                if name != "yes" {
-                    fields.insert(name, true.into());
-                }
-                rest = tail;
-            }
-        }
-    }
-    let body = match (noun, fields.is_empty()) {
-        (_, true) => serde_json::json!({}),
-        ("jobs", false) => serde_json::json!({"decisions": fields}),
-        (_, false) => serde_json::Value::Object(fields),
-    };
-    Some(ApiCall { method: "POST".to_owned(), path: format!("/api/v1/admin/{noun}/{id}/{verb}"), body: Some(body) })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,7 +181,19 @@ mod tests {
             ),
             ("lattice webhook enable ticketing", Some(("POST", "/api/v1/admin/webhooks/ticketing/enable", "{}"))),
             ("lattice webhook test ticketing", Some(("POST", "/api/v1/admin/webhooks/ticketing/test", "null"))),
+            ("lattice webhook disable ticketing", Some(("POST", "/api/v1/admin/webhooks/ticketing/disable", "{}"))),
             ("lattice site enable dc1", Some(("PATCH", "/api/v1/admin/sites/dc1", r#"{"status":"active"}"#))),
+            ("lattice node show c07u43", Some(("GET", "/api/v1/admin/nodes/c07u43", "null"))),
+            ("lattice job watch 0190", Some(("GET", "/api/v1/admin/jobs/0190", "null"))),
+            ("lattice job list --status=failed", Some(("GET", "/api/v1/admin/jobs?status=failed", "null"))),
+            (
+                "lattice hold clear c07u43 disabled",
+                Some(("DELETE", "/api/v1/admin/nodes/c07u43/holds/disabled", "null")),
+            ),
+            ("lattice node bmc check c07u43", Some(("POST", "/api/v1/admin/nodes/c07u43/bmc/check", "null"))),
+            ("lattice node drain c07u43 --deadline 2h", None),
+            ("lattice node wipe c07u43", None),
+            ("lattice node frobnicate c07u43", None),
             ("systemctl restart lattice-agent", None),
             ("lattice dev", None),
         ];

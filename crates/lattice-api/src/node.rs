@@ -10,7 +10,7 @@ use lattice_core::secret::Secret;
 use lattice_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::allocation::AllocationImpact;
+use crate::allocation::{AllocationImpact, AllocationRow};
 use crate::explanation::Explanation;
 use crate::hold::HoldView;
 
@@ -46,7 +46,7 @@ pub struct NodeRow {
     pub why_not: Option<String>,
     /// Holds in force.
     pub holds: Vec<HoldKind>,
-    /// When its agent was heard last; absent: not since this server started.
+    /// When its agent was heard last; absent: not by the server that answers, since it started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard_at: Option<Timestamp>,
     /// The job that is responsible for it now.
@@ -107,6 +107,11 @@ pub struct NodeView {
     pub updated_at: Timestamp,
     /// Its holds, with who, why and since.
     pub hold_details: Vec<HoldView>,
+    /// What is placed on it. spec: S1 "Operator Commands"
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allocations: Vec<AllocationRow>,
+    /// How it is, by its heartbeats.
+    pub health: NodeHealth,
     /// What its agent found on the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostFacts>,
@@ -122,6 +127,40 @@ pub struct NodeView {
     pub verbs: Vec<NodeVerb>,
     /// Where more is told.
     pub links: NodeLinks,
+}
+
+/// How a node is, as far as the server that answers heard it. spec: S1 "Operator Commands", "Heartbeat Protocol"
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct NodeHealth {
+    /// What its last heartbeat said; absent: not known here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<SaidHealth>,
+    /// Why nothing is known here, or why what was said is old; absent: it is how the node is now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caveat: Option<String>,
+    /// GPUs that its SKU asks for; absent when there is no such SKU any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus_expected: Option<u32>,
+}
+
+/// What a heartbeat said of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct SaidHealth {
+    /// When.
+    pub at: Timestamp,
+    /// How old that is, in milliseconds.
+    pub age_ms: u64,
+    /// GPUs on the bus.
+    pub gpus: u32,
+    /// Highest temperature of a GPU in degrees Celsius; absent when none can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_temperature_c: Option<i16>,
+    /// Uncorrectable memory errors since boot.
+    pub ecc_uncorrected: u64,
+    /// Whether it reported a minor issue on itself.
+    pub minor_issue: bool,
+    /// Allocations that ran.
+    pub allocations: u32,
 }
 
 /// Paths about one node.

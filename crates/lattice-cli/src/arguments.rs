@@ -160,6 +160,9 @@ pub async fn run(arguments: Arguments) -> Result<(), crate::failure::Failure> {
 }
 
 #[cfg(test)]
+mod printed;
+
+#[cfg(test)]
 mod tests {
     use std::path::Path;
 

@@ -83,6 +83,24 @@ fn the_status_of_a_node_says_why_it_is_not_schedulable() {
 }
 
 #[test]
+fn health_that_is_old_or_not_known_here_is_said_to_be() {
+    let said = |health| {
+        let node = bodies::with(bodies::node(), json!({"health": health, "allocations": []}));
+        Recorded::new(&[(ONE_NODE, &[ok(node)])]).lattice("node status c07u43")
+    };
+    let old = json!({
+        "said": {
+            "at": "2026-11-21T09:10:44.000Z", "age_ms": 300_000, "gpus": 7, "ecc_uncorrected": 2, "minor_issue": true,
+            "allocations": 0,
+        },
+        "caveat": "5 min old: no heartbeat since", "gpus_expected": 8,
+    });
+    insta::assert_snapshot!(said(old));
+    let caveat = "not known here: this server has not heard it since it started; another one may";
+    insta::assert_snapshot!(said(json!({"caveat": caveat, "gpus_expected": 8})));
+}
+
+#[test]
 fn a_node_that_is_not_there_is_a_refusal() {
     insta::assert_snapshot!(nodes().lattice("node show c99"));
 }

@@ -6,4 +6,4 @@ pub mod registry;
 
 mod index;
 
-pub use registry::{Beat, Handle, Heard, Refused, Registry, Silence, Vitals};
+pub use registry::{Beat, Handle, Heard, Refused, Registry, Said, Silence, Vitals};

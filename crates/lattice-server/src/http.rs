@@ -16,6 +16,7 @@ pub(crate) mod fleet;
 mod guard;
 mod holds;
 pub(crate) mod jobs;
+mod node_health;
 mod node_verbs;
 mod node_view;
 pub(crate) mod nodes;

@@ -1,15 +1,15 @@
 //! What Prometheus reads at `/metrics`. Labels are states, routes and causes; never ids. design: 8-interfaces
 
 mod components;
+mod work;
 
 use std::time::Duration;
 
-use lattice_core::allocation::AllocationStatus;
 use lattice_core::batch::{BatchStatus, Children};
 use lattice_core::ids::EventSeq;
 use lattice_core::job::JobStatus;
-use lattice_core::node::{HoldKind, NodeState};
-use lattice_core::site::{Governor, Site};
+use lattice_core::node::NodeState;
+use lattice_core::site::Site;
 use lattice_core::webhook::WebhookStatus;
 use lattice_store::TaskCount;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -20,6 +20,9 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use components::ComponentMetrics;
+use work::WorkMetrics;
+
+pub use work::WorkFigures;
 
 /// Media type of the text format.
 pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -114,37 +117,6 @@ pub struct BatchFigures {
     pub used: u64,
 }
 
-/// Kinds of holds.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct HoldLabels {
-    kind: String,
-}
-
-/// Names of sites: few, and chosen by people.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct SiteNameLabels {
-    site: String,
-}
-
-/// What is read of nodes and their work at a scrape, besides their states.
-#[derive(Debug, Clone, Default)]
-pub struct WorkFigures {
-    /// Allocations by status.
-    pub allocations: Vec<(AllocationStatus, u64)>,
-    /// Nodes by the kinds of their holds.
-    pub holds: Vec<(HoldKind, u64)>,
-    /// Nodes whose fingerprint is not approved.
-    pub deviating: u64,
-    /// Nodes that are down, and whose loss a brake holds back.
-    pub braked: u64,
-    /// BMCs whose credential is not tried any more.
-    pub breakers_open: u64,
-    /// Silences in force.
-    pub silences: u64,
-    /// How each site stands towards what Lattice may do there by itself.
-    pub governors: Vec<(String, Governor)>,
-}
-
 /// What came of a delivery: `taken`, `refused`, `failed`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ResultLabels {
@@ -178,19 +150,6 @@ pub struct Metrics {
     webhook_lag: Gauge,
     components: ComponentMetrics,
     work: WorkMetrics,
-}
-
-/// Nodes and their work.
-#[derive(Default)]
-struct WorkMetrics {
-    allocations: Family<StatusLabels, Gauge>,
-    holds: Family<HoldLabels, Gauge>,
-    deviating: Gauge,
-    braked: Gauge,
-    breakers_open: Gauge,
-    silences: Gauge,
-    taken: Family<SiteNameLabels, Gauge>,
-    limit: Family<SiteNameLabels, Gauge>,
 }
 
 impl Default for Metrics {
@@ -261,7 +220,7 @@ impl Default for Metrics {
         metrics.register_batches();
         metrics.register_webhooks();
         metrics.components.register(&mut metrics.registry);
-        metrics.register_work();
+        metrics.work.register(&mut metrics.registry);
         metrics
     }
 }
@@ -300,66 +259,6 @@ impl Metrics {
             "Age of the oldest event that an enabled webhook did not take",
             self.webhook_lag.clone(),
         );
-    }
-
-    fn register_work(&mut self) {
-        let (registry, work) = (&mut self.registry, &self.work);
-        registry.register("lattice_allocations", "Allocations by their status", work.allocations.clone());
-        registry.register("lattice_held_nodes", "Nodes with a hold, by its kind", work.holds.clone());
-        registry.register(
-            "lattice_deviating_nodes",
-            "Nodes whose fingerprint is none of the approved ones",
-            work.deviating.clone(),
-        );
-        registry.register(
-            "lattice_braked_nodes",
-            "Nodes that are down, and whose loss a brake holds back",
-            work.braked.clone(),
-        );
-        registry.register(
-            "lattice_bmc_breakers_open",
-            "BMCs whose credential was refused too often and is not tried any more",
-            work.breakers_open.clone(),
-        );
-        registry.register(
-            "lattice_silences",
-            "Silences in force; no other figure depends on them",
-            work.silences.clone(),
-        );
-        registry.register(
-            "lattice_automation_unavailable_nodes",
-            "Nodes that Lattice itself has made unavailable",
-            work.taken.clone(),
-        );
-        registry.register(
-            "lattice_automation_unavailable_limit",
-            "How many nodes Lattice itself may make unavailable at once",
-            work.limit.clone(),
-        );
-    }
-
-    /// Sets nodes and their work as they stand at a scrape.
-    pub fn observe_work(&self, figures: &WorkFigures) {
-        let work = &self.work;
-        work.allocations.clear();
-        for (status, count) in &figures.allocations {
-            work.allocations.get_or_create(&StatusLabels { status: status.to_string() }).set(clamp(*count));
-        }
-        work.holds.clear();
-        for (kind, count) in &figures.holds {
-            work.holds.get_or_create(&HoldLabels { kind: kind.to_string() }).set(clamp(*count));
-        }
-        work.deviating.set(clamp(figures.deviating));
-        work.braked.set(clamp(figures.braked));
-        work.breakers_open.set(clamp(figures.breakers_open));
-        work.silences.set(clamp(figures.silences));
-        work.taken.clear();
-        work.limit.clear();
-        for (site, governor) in &figures.governors {
-            let labels = SiteNameLabels { site: site.clone() };
-            work.taken.get_or_create(&labels).set(clamp(governor.taken));
-            work.limit.get_or_create(&labels).set(clamp(governor.limit));
-        }
     }
 
     /// Something happened to a task.
@@ -506,7 +405,9 @@ fn clamp(count: u64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use lattice_core::node::{Availability, Status};
+    use lattice_core::allocation::AllocationStatus;
+    use lattice_core::node::{Availability, DownCause, HoldKind, Status};
+    use lattice_core::site::Governor;
 
     use super::*;
 
@@ -527,6 +428,7 @@ mod tests {
         metrics.observe_work(&WorkFigures {
             allocations: vec![(AllocationStatus::Active, 12)],
             holds: vec![(HoldKind::WipeFailed, 1)],
+            down: vec![(Status::Offline, Some(DownCause::Disabled), 6), (Status::Offline, None, 1)],
             deviating: 2,
             braked: 3,
             breakers_open: 4,
@@ -550,6 +452,8 @@ mod tests {
             "lattice_outbox_seq 9",
             r#"lattice_allocations{status="active"} 12"#,
             r#"lattice_held_nodes{kind="wipe_failed"} 1"#,
+            r#"lattice_down_nodes{status="offline",cause="disabled"} 6"#,
+            r#"lattice_down_nodes{status="offline",cause="unknown"} 1"#,
             "lattice_deviating_nodes 2",
             "lattice_braked_nodes 3",
             "lattice_bmc_breakers_open 4",
@@ -574,7 +478,7 @@ mod tests {
     #[test]
     fn alerts_and_the_dashboard_ask_only_for_metrics_that_there_are() {
         // A family that counted nothing yet is in no text: the registrations above tell.
-        let registered = include_str!("metrics.rs");
+        let registered = concat!(include_str!("metrics.rs"), include_str!("metrics/work.rs"));
         let asked = [
             ("alerts.yml", include_str!("../../../deploy/alerts.yml")),
             ("dashboard.json", include_str!("../../../deploy/dashboard.json")),

@@ -404,6 +404,16 @@ impl Store {
         .await
     }
 
+    /// How many nodes are down, by status and cause; deleted nodes are not counted.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn down_counts(&self) -> Result<Vec<(Status, Option<DownCause>, u64)>, StoreError> {
+        const DOWN: &str = "SELECT status, down_cause, COUNT(*) FROM nodes WHERE live = 1 AND availability = 'down' \
+            GROUP BY status, down_cause ORDER BY status, down_cause";
+        self.fetch(Query::new(DOWN, Vec::new()), |r| Ok((r.name()?, r.opt_name()?, r.count()?))).await
+    }
+
     /// How many nodes have a hold of each kind that occurs; ended holds count until they are cleared.
     ///
     /// # Errors

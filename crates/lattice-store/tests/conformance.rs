@@ -9,7 +9,7 @@ use fixture::*;
 use lattice_core::change::{Change, Guard, NodeAction, Outcome, Resource};
 use lattice_core::ids::{EventSeq, Generation, JobId, LeaseEpoch, NodeId, RoceId, SiteId};
 use lattice_core::job::{JobLease, JobStatus, StageEventStatus, StageName};
-use lattice_core::node::{Availability, Hold, HoldKind, HostFacts, Node, PowerFact, ProviderState, Status};
+use lattice_core::node::{Availability, DownCause, Hold, HoldKind, HostFacts, Node, PowerFact, ProviderState, Status};
 use lattice_core::site::credentials::{CredentialCause, CredentialName, SetBy, SiteCredential};
 use lattice_core::site::{RoceAssignment, RoceRow};
 use lattice_store::{
@@ -450,6 +450,30 @@ on_each_backend! {
         let counts = store.node_counts().await.unwrap();
         let counts = by_name(counts.into_iter().map(|count| (count.state, count.nodes)));
         assert_eq!(counts, by_name([("active / ready", 2), ("offline / down", 1)]));
+    }
+
+    async fn nodes_that_are_down_are_counted_by_status_and_cause(store: Store) {
+        let (_, nodes) = fleet(&store, &["a", "b", "c", "d", "e"]).await;
+        let rows = [
+            (Status::Offline, Availability::Down, Some(DownCause::HeartbeatLost)),
+            (Status::Offline, Availability::Down, Some(DownCause::Disabled)),
+            (Status::Offline, Availability::Down, Some(DownCause::Disabled)),
+            (Status::Quarantined, Availability::Down, Some(DownCause::WipeFailed)),
+            (Status::Active, Availability::Ready, None),
+        ];
+        let changes = nodes.iter().zip(rows).map(|(node, (status, availability, cause))| {
+            let mut after = moved(node, status, availability, at(1)).0;
+            after.down_cause = cause;
+            updated(node, &after)
+        });
+        apply(&store, changes.collect()).await;
+        let counts = store.down_counts().await.unwrap();
+        let expected = [
+            (Status::Offline, Some(DownCause::Disabled), 2),
+            (Status::Offline, Some(DownCause::HeartbeatLost), 1),
+            (Status::Quarantined, Some(DownCause::WipeFailed), 1),
+        ];
+        assert_eq!(counts, expected);
     }
 
     async fn jobs_are_listed_and_found_when_due(store: Store) {

@@ -1,7 +1,7 @@
 //! A scope that cannot be emptied, on hands that do what a test says.
 
 use async_trait::async_trait;
-use lattice_core::agent::task::{CheckpointHow, Limits, TaskInput, WipeOutput};
+use lattice_core::agent::task::{CheckpointHow, Limits, Mount, TaskInput, WipeOutput};
 use lattice_core::ids::uuid_v7;
 use lattice_core::time::Timestamp;
 use tokio::time::Instant;
@@ -158,6 +158,24 @@ async fn what_cannot_be_cleaned_up_has_not_ended_and_delays_neither_others_nor_t
     assert_eq!(ended(&workloads), [4, 1, 2, 3].map(|number| running(number).allocation), "tried again");
     assert!(workloads.ended().iter().all(|one| one.exit == Some(ExitStatus::Code(3))));
     assert_eq!(workloads.count(), 0);
+}
+
+#[tokio::test]
+async fn the_state_file_names_mount_points_as_the_task_does_and_over_a_restart() {
+    let (hands, storage) = (Arc::new(Scripted::default()), Storage::memory());
+    let workloads = recover(&hands, &storage).await;
+    let mount = |target: &str| Mount { source: format!("/srv{target}"), target: target.to_owned(), read_only: true };
+    let mounted = AllocationStart { mounts: vec![mount("/scratch"), mount("/data")], ..start(1) };
+    workloads.start(&mounted).await.unwrap();
+    let written = || async {
+        let Loaded::Whole(state) = AgentState::load(&storage).await.unwrap() else { panic!("no state file") };
+        state.allocations.into_iter().map(|one| (one.pid, one.runtime, one.mounts)).collect::<Vec<_>>()
+    };
+    let expected = [(7, "process".to_owned(), vec!["/scratch".to_owned(), "/data".to_owned()])];
+    assert_eq!(written().await, expected);
+    drop(workloads);
+    recover(&hands, &storage).await;
+    assert_eq!(written().await, expected, "it lives");
 }
 
 #[tokio::test]

@@ -74,6 +74,14 @@ pub fn node() -> Value {
     with(
         node_row(),
         json!({
+            "health": {
+                "said": {
+                    "at": "2026-11-21T09:15:41.000Z", "age_ms": 3_000, "gpus": 8, "max_temperature_c": 71,
+                    "ecc_uncorrected": 0, "minor_issue": false, "allocations": 1,
+                },
+                "gpus_expected": 8,
+            },
+            "allocations": [allocation()], "fingerprint": "sha256:5f1c",
             "boot_failures": 0, "drain_intent": false, "identity_epoch": 3, "boot_id": "b-1", "bmc_address": "10.176.17.43",
             "provider_ref": "x7k2mp", "created_at": "2026-11-20T08:00:00.000Z", "updated_at": "2026-11-21T09:12:44.000Z",
             "hold_details": [{
@@ -97,6 +105,16 @@ pub fn node() -> Value {
             "links": {"timeline": "/t", "history": "/h", "events": "/e", "explain": "/x"},
         }),
     )
+}
+
+/// What is placed on it.
+fn allocation() -> Value {
+    json!({
+        "id": "0190c2a4-3333-7c3a-9b1f-2f6d1c0a5e15", "user": "ada", "class": "standard", "status": "active",
+        "status_since": "2026-11-21T09:05:44.000Z", "why": "its agent started it", "node_id": NODE, "hostname": "c07u43",
+        "gpus": 4, "requeue": "on_node_failure", "checkpointable": false, "placements": 1,
+        "requested_at": "2026-11-21T09:05:00.000Z",
+    })
 }
 
 /// What draining it came to.

@@ -53,6 +53,8 @@ struct Slot {
     /// Counts who sat in this slot: a handle of an earlier one is refused.
     tenancy: u32,
     report_return: bool,
+    /// `heard` is when it was heard, and not when watching began or silence was counted anew.
+    was_heard: bool,
     /// The health changed since [`Handle::settle`].
     news: bool,
 }
@@ -136,6 +138,17 @@ pub struct Silence {
     pub node: NodeId,
     /// When it was heard last, or when watching it began.
     pub last_heard: Timestamp,
+}
+
+/// What a node said last, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Said {
+    /// When it was heard last.
+    pub at: Timestamp,
+    /// What it said then.
+    pub vitals: Vitals,
+    /// Whether its session is open: without one what it says is not taken in.
+    pub in_session: bool,
 }
 
 /// What the detector wants to know about one node.
@@ -248,14 +261,15 @@ impl Registry {
     }
 
     /// Lets every silence count from `now` at the earliest: after a start or a takeover no verdict falls before one
-    /// full window.
+    /// full window. When a node was heard before is forgotten.
     pub fn restart_silence(&self, now: Timestamp) {
         for chunk in &self.read().chunks {
-            for heard in &chunk.heard {
-                let last = heard.load(Ordering::Relaxed);
-                if last < now.as_millis() {
-                    // Loses against a heartbeat that arrives just now, which is as new.
-                    let _ = heard.compare_exchange(last, now.as_millis(), Ordering::Relaxed, Ordering::Relaxed);
+            for (heard, slot) in chunk.heard.iter().zip(&chunk.slots) {
+                // Under its lock: a heartbeat that arrives just now is before this, or after it.
+                let mut slot = lock(slot);
+                if heard.load(Ordering::Relaxed) < now.as_millis() {
+                    heard.store(now.as_millis(), Ordering::Relaxed);
+                    slot.was_heard = false;
                 }
             }
         }
@@ -278,7 +292,7 @@ impl Registry {
         }
     }
 
-    /// When `node` was heard last; `None` when it is not known.
+    /// When `node` was heard last, or when watching it began; `None` when it is not known.
     pub fn last_heard(&self, node: NodeId) -> Option<Timestamp> {
         self.handle(node).map(|handle| handle.last_heard())
     }
@@ -292,6 +306,14 @@ impl Registry {
     /// What `node` said last in the session that is open; `None` without one: what it said before may be old.
     pub fn vitals_now(&self, node: NodeId) -> Option<Vitals> {
         self.handle(node).filter(|one| one.slot().session != NO_SESSION).map(|one| one.slot().vitals)
+    }
+
+    /// What `node` said last here, and when; `None` while it was not heard here.
+    pub fn said(&self, node: NodeId) -> Option<Said> {
+        let handle = self.handle(node)?;
+        let slot = handle.slot();
+        let (at, in_session) = (handle.last_heard(), slot.session != NO_SESSION);
+        slot.was_heard.then_some(Said { at, vitals: slot.vitals, in_session })
     }
 
     /// Heartbeats accepted since it was made.
@@ -398,6 +420,7 @@ impl Handle {
     pub fn open_session(&self, session: SessionId, vitals: Vitals, now: Timestamp) -> Result<(), Refused> {
         let mut slot = self.tenant()?;
         (slot.session, slot.sequence, slot.vitals, slot.news) = (session_key(session), 0, vitals, false);
+        slot.was_heard = true;
         self.heard().store(now.as_millis(), Ordering::Relaxed);
         Ok(())
     }
@@ -420,7 +443,7 @@ impl Handle {
             return Err(Refused::Replayed { given: beat.sequence, last: slot.sequence });
         }
         slot.news |= slot.vitals.differs_in_health(&beat.vitals);
-        (slot.sequence, slot.vitals) = (beat.sequence, beat.vitals);
+        (slot.sequence, slot.vitals, slot.was_heard) = (beat.sequence, beat.vitals, true);
         let before = self.heard().swap(now.as_millis(), Ordering::Relaxed);
         self.chunk.beats.fetch_add(1, Ordering::Relaxed);
         Ok(Heard { before: Timestamp::from_millis(before), health_changed: slot.news, returned: slot.report_return })
@@ -469,133 +492,4 @@ fn session_key(session: SessionId) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ids::uuid_v7;
-
-    const T0: Timestamp = Timestamp::from_millis(1_000_000);
-    const STANDARD: Watch = Watch { silence: Some(Duration::from_secs(30)), report_return: false };
-
-    fn node(number: u32) -> NodeId {
-        let mut random = [0; 10];
-        random[6..].copy_from_slice(&number.to_be_bytes());
-        NodeId::new(uuid_v7(T0, random))
-    }
-
-    fn session(number: u8) -> SessionId {
-        SessionId::new(uuid_v7(T0, [number; 10]))
-    }
-
-    fn beat(session: SessionId, sequence: u64) -> Beat {
-        Beat { session, sequence, vitals: Vitals { gpu_count: 8, ..Vitals::default() } }
-    }
-
-    fn after(secs: u64) -> Timestamp {
-        T0 + Duration::from_secs(secs)
-    }
-
-    fn silent_at(registry: &Registry, now: Timestamp) -> Vec<NodeId> {
-        let mut silent = Vec::new();
-        registry.silent(now, &mut silent);
-        silent.iter().map(|silence| silence.node).collect()
-    }
-
-    #[test]
-    fn the_pace_of_a_node_is_what_was_said_last_and_goes_with_the_node() {
-        let registry = Registry::new();
-        registry.admit(node(0), 1, T0);
-        let pace = || registry.handle(node(0)).and_then(|handle| handle.pace());
-        assert_eq!(pace(), None);
-        registry.set_pace(node(0), Duration::from_millis(500));
-        assert_eq!(pace(), Some(Duration::from_millis(500)));
-        registry.remove(node(0));
-        registry.admit(node(0), 1, T0);
-        assert_eq!(pace(), None, "another tenant of the slot");
-    }
-
-    #[test]
-    fn replays_steps_back_and_unknown_sessions_are_refused() {
-        let registry = Registry::new();
-        let handle = registry.admit(node(1), 1, T0);
-        assert_eq!(handle.beat(&beat(session(1), 1), T0), Err(Refused::SessionUnknown));
-        handle.open_session(session(1), Vitals::default(), T0).unwrap();
-        assert!(handle.beat(&beat(session(1), 5), after(1)).unwrap().health_changed);
-        for given in [5, 4, 0] {
-            assert_eq!(handle.beat(&beat(session(1), given), after(2)), Err(Refused::Replayed { given, last: 5 }));
-        }
-        assert_eq!(handle.last_heard(), after(1), "a refused heartbeat is no sign of life");
-        assert!(handle.beat(&beat(session(1), 8), after(3)).unwrap().health_changed, "nobody took it in");
-        handle.settle();
-        assert!(!handle.beat(&beat(session(1), 9), after(3)).unwrap().health_changed);
-        handle.open_session(session(2), Vitals::default(), after(4)).unwrap();
-        assert_eq!(handle.beat(&beat(session(1), 10), after(5)), Err(Refused::SessionUnknown));
-        assert!(handle.beat(&beat(session(2), 1), after(5)).is_ok());
-        assert!(registry.end_session(node(1)));
-        assert_eq!(handle.beat(&beat(session(2), 2), after(6)), Err(Refused::SessionUnknown));
-    }
-
-    #[test]
-    fn a_new_epoch_revokes_through_handles_that_are_held() {
-        let registry = Registry::new();
-        let handle = registry.admit(node(1), 1, T0);
-        assert_eq!(handle.authorise(1), Ok(()));
-        assert!(registry.revoke_before(node(1), 2));
-        assert_eq!(handle.authorise(1), Err(Refused::Revoked { certificate: 1, current: 2 }));
-        assert_eq!(handle.authorise(2), Ok(()));
-        registry.admit(node(1), 1, T0);
-        assert_eq!(handle.authorise(2), Ok(()), "an enrolment that lost the race does not bring the old epoch back");
-    }
-
-    #[test]
-    fn a_removed_node_is_refused_and_its_slot_serves_another() {
-        let registry = Registry::new();
-        let removed = registry.admit(node(1), 1, T0);
-        assert!(registry.remove(node(1)) && !registry.remove(node(1)));
-        let other = registry.admit(node(2), 1, T0);
-        assert_eq!(removed.authorise(1), Err(Refused::NodeUnknown));
-        assert_eq!(other.authorise(1), Ok(()));
-        assert_eq!((registry.len(), registry.handle(node(1)).is_none()), (1, true));
-    }
-
-    #[test]
-    fn silence_is_reported_at_its_limit_and_not_before() {
-        let registry = Registry::new();
-        for number in 0..3 {
-            let handle = registry.admit(node(number), 1, T0);
-            handle.open_session(session(1), Vitals::default(), T0).unwrap();
-        }
-        registry.watch(node(0), STANDARD);
-        registry.watch(node(1), Watch { silence: Some(Duration::from_secs(120)), report_return: false });
-        assert_eq!(silent_at(&registry, T0 + Duration::from_millis(29_999)), []);
-        assert_eq!(silent_at(&registry, after(30)), [node(0)]);
-        assert_eq!(silent_at(&registry, after(120)), [node(0), node(1)], "node 2 is not watched");
-        registry.handle(node(0)).unwrap().beat(&beat(session(1), 1), after(120)).unwrap();
-        assert_eq!(silent_at(&registry, after(121)), [node(1)]);
-        registry.restart_silence(after(121));
-        assert_eq!(silent_at(&registry, after(150)), [], "no verdict before one full window after a restart");
-        assert_eq!(silent_at(&registry, after(151)), [node(0)]);
-    }
-
-    #[test]
-    fn a_return_is_reported_until_the_watch_changes() {
-        let registry = Registry::new();
-        let handle = registry.admit(node(1), 1, T0);
-        handle.open_session(session(1), Vitals::default(), T0).unwrap();
-        assert_eq!(registry.watch(node(1), Watch { report_return: true, ..STANDARD }), Some(T0));
-        assert!(handle.beat(&beat(session(1), 1), after(1)).unwrap().returned);
-        assert!(handle.beat(&beat(session(1), 2), after(2)).unwrap().returned);
-        registry.watch(node(1), STANDARD);
-        assert!(!handle.beat(&beat(session(1), 3), after(3)).unwrap().returned);
-    }
-
-    #[test]
-    fn a_hundred_thousand_nodes_take_at_most_a_hundred_bytes_each() {
-        let registry = Registry::new();
-        for number in 0..100_000 {
-            registry.admit(node(number), 1, T0);
-        }
-        let each = registry.bytes() as f64 / 100_000.0;
-        assert!(each <= 100.0, "{each} bytes");
-        assert!(registry.handle(node(99_999)).is_some() && registry.handle(node(100_000)).is_none());
-    }
-}
+mod tests;

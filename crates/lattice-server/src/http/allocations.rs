@@ -204,7 +204,8 @@ async fn view(app: &App, one: &Allocation) -> Answer<AllocationView> {
     })
 }
 
-fn row(one: &Allocation, names: &HashMap<NodeId, String>) -> AllocationRow {
+/// One of them in a list.
+pub fn row(one: &Allocation, names: &HashMap<NodeId, String>) -> AllocationRow {
     AllocationRow {
         id: one.id,
         user: one.user.clone(),

@@ -15,7 +15,9 @@ use lattice_core::time::{Timestamp, human};
 use lattice_store::NodeSummary;
 
 use super::App;
-use super::rows::{NodeFile, heard_at};
+use super::allocations;
+use super::node_health::health;
+use super::rows::NodeFile;
 use crate::error::Answer;
 
 /// A node of a list.
@@ -33,7 +35,7 @@ pub fn row_of_summary(app: &App, summary: NodeSummary, sites: &HashMap<SiteId, S
     };
     NodeRow {
         why_not: standing.why_not(now),
-        heard_at: app.registry.last_heard(summary.id).filter(|_| summary.agent_version.is_some()),
+        heard_at: app.registry.said(summary.id).map(|said| said.at),
         id: summary.id,
         hostname: summary.hostname,
         site: sites.get(&summary.site).cloned().unwrap_or_default(),
@@ -78,7 +80,7 @@ fn row_of_node(app: &App, node: &Node, site: &str, now: Timestamp) -> NodeRow {
         schedulable: node.is_schedulable(now),
         why_not: standing.why_not(now),
         holds,
-        heard_at: heard_at(app, node),
+        heard_at: app.registry.said(node.id).map(|said| said.at),
         owning_job: node.owning_job,
         address: node.address.clone(),
         agent_version: node.agent_version.clone(),
@@ -91,7 +93,9 @@ pub async fn view(app: &App, file: NodeFile, now: Timestamp) -> Answer<NodeView>
     let provider = app.store.provider_state(file.node.id).await?;
     let explanation = explain(&file, now);
     let verbs = verbs(&file);
+    let health = health(&file, now);
     let node = file.node;
+    let name = HashMap::from([(node.id, node.hostname.clone())]);
     let path = format!("/api/v1/admin/nodes/{}", node.id);
     Ok(NodeView {
         row: row_of_node(app, &node, &file.site.name, now),
@@ -117,6 +121,8 @@ pub async fn view(app: &App, file: NodeFile, now: Timestamp) -> Answer<NodeView>
         labels: node.labels,
         bmc_address: node.bmc_address,
         provider_ref: node.provider_ref,
+        allocations: file.placed.iter().map(|one| allocations::row(one, &name)).collect(),
+        health,
         host: file.facts,
         provider,
         component: file.component,
@@ -127,11 +133,14 @@ pub async fn view(app: &App, file: NodeFile, now: Timestamp) -> Answer<NodeView>
 
 /// A node's explanation.
 pub fn explain(file: &NodeFile, now: Timestamp) -> Explanation {
+    // Degraded ends when its silence is long enough, and that may count from the start of the server.
+    let is_degraded = file.node.state.availability == Availability::Degraded;
+    let heard = if is_degraded { file.silent_from } else { file.said.map(|said| said.at) };
     let context = NodeContext {
         site: &file.site.name,
         placed: &file.placed,
         job: file.job.as_ref(),
-        last_heard: file.heard_at,
+        last_heard: heard,
         times: file.site.heartbeat.times(file.node.effective_class()),
         health: &file.health,
         bmc: file.bmc.as_ref().map(|bmc| (bmc, file.bmc_report.as_ref())),

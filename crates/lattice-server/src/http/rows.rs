@@ -10,6 +10,7 @@ use lattice_core::command::node::Known;
 use lattice_core::command::remedy::{Remedy, Standing, remedy};
 use lattice_core::component::ComponentReport;
 use lattice_core::explain::{Code, NextAction};
+use lattice_core::heartbeat::Said;
 use lattice_core::ids::{BatchId, JobId, NodeId, SiteId};
 use lattice_core::job::Job;
 use lattice_core::node::health;
@@ -84,8 +85,12 @@ pub struct NodeFile {
     pub facts: Option<HostFacts>,
     /// Its health as the agent last showed it, against its SKU.
     pub health: Health,
-    /// When it was heard last, if this server knows.
-    pub heard_at: Option<Timestamp>,
+    /// What this server heard of it last.
+    pub said: Option<Said>,
+    /// GPUs that its SKU asks for.
+    pub gpus_expected: Option<u32>,
+    /// From when its silence counts: when it was heard last, or when watching it began.
+    pub silent_from: Option<Timestamp>,
     /// Work that runs on it, as its agent last said.
     pub live_allocations: u32,
     /// What is placed on it.
@@ -106,11 +111,14 @@ impl NodeFile {
         let site = site_of(app, node.site).await?;
         let job = app.store.live_job(node.id).await?;
         let facts = app.store.host_facts(node.id).await?.map(|(facts, _)| facts);
-        let heard_at = heard_at(app, &node);
+        let said = app.registry.said(node.id);
+        // A node whose agent never registered was merely admitted.
+        let silent_from = node.boot_id.as_ref().and_then(|_| app.registry.last_heard(node.id));
         // Silence longer than the window makes every earlier report old. spec: S1 "Heartbeat Protocol"
         let is_fresh =
-            heard_at.is_some_and(|at| now.since(at) <= site.heartbeat.times(node.effective_class()).window());
+            silent_from.is_some_and(|at| now.since(at) <= site.heartbeat.times(node.effective_class()).window());
         let sku = app.store.sku(&node.sku).await?;
+        let gpus_expected = sku.as_ref().map(|sku| sku.gpus);
         let health = match (&facts, sku, app.registry.vitals_now(node.id)) {
             (Some(facts), Some(sku), Some(said)) if is_fresh => {
                 let checked = health::check(&sku, facts, node.fingerprint.as_deref());
@@ -143,7 +151,9 @@ impl NodeFile {
             job,
             facts,
             health,
-            heard_at,
+            said,
+            gpus_expected,
+            silent_from,
             live_allocations,
         })
     }
@@ -167,9 +177,4 @@ async fn governor(app: &App, site: &Site, availability: Availability) -> Answer<
     let matters = availability == Availability::Down && site.automation.auto_remediate;
     let (in_service, taken) = if matters { app.store.taken_at(site.id).await? } else { (0, 0) };
     Ok(Governor::new(&site.automation, in_service, taken))
-}
-
-/// When a node was heard last: only of a node whose agent has registered; others were merely admitted.
-pub fn heard_at(app: &App, node: &Node) -> Option<Timestamp> {
-    node.boot_id.as_ref().and_then(|_| app.registry.last_heard(node.id))
 }

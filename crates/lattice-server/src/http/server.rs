@@ -57,6 +57,7 @@ async fn work(app: &App, sites: &[Site]) -> Answer<WorkFigures> {
     let mut figures = WorkFigures {
         allocations: app.store.allocation_counts().await?,
         holds: app.store.hold_counts().await?,
+        down: app.store.down_counts().await?,
         deviating: app.store.deviating_nodes().await?,
         braked: app.store.braked_nodes().await?.len() as u64,
         breakers_open: app.store.open_breakers().await?,

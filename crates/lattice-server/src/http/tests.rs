@@ -7,6 +7,7 @@ mod bmc;
 mod events;
 mod fixture;
 mod machines;
+mod node_status;
 mod notices;
 mod onboardings;
 mod receiver;

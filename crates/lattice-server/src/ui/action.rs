@@ -157,13 +157,14 @@ impl Remedy {
 fn link_of(command: &str) -> Option<PageLink> {
     let words: Vec<&str> = command.split_whitespace().collect();
     let (folder, name) = match words.as_slice() {
-        ["lattice", "explain" | "get", "node", name, ..] | ["lattice", "node", "status" | "get", name, ..] => {
+        ["lattice", "explain", "node", name]
+        | ["lattice", "node", "status" | "show" | "get" | "timeline" | "history" | "tasks", name, ..] => {
             ("nodes", name)
         }
-        ["lattice", "explain", "batch", name] | ["lattice", "onboarding", "batch", "show", name] => ("batches", name),
-        ["lattice", "explain" | "get", "job", name, ..] | ["lattice", "job", "status" | "get", name, ..] => {
-            ("jobs", name)
-        }
+        ["lattice", "explain", "batch", name]
+        | ["lattice", "onboarding", "batch", "show" | "get" | "watch", name, ..] => ("batches", name),
+        ["lattice", "explain", "job", name] | ["lattice", "job", "show" | "get" | "watch", name, ..] => ("jobs", name),
+        ["lattice", "site", "show" | "get", name] => ("sites", name),
         _ => return None,
     };
     Some(PageLink { href: format!("/ui/{folder}/{name}"), name: format!("Open {}", short_id(name)) })
@@ -218,7 +219,14 @@ fn label_of(call: &ApiCall) -> Option<(String, Manner)> {
         ["webhooks", _, "enable"] => Some(("Enable".to_owned(), Manner::Plain)),
         ["webhooks", _, "test"] => Some(("Test".to_owned(), Manner::Plain)),
         ["sites", _, "probe"] => Some(("Probe".to_owned(), Manner::Plain)),
-        ["sites", name] => Some((format!("Enable {name}"), Manner::Plain)),
+        ["sites", _, "brake"] => Some(("Let go".to_owned(), Manner::Asks)),
+        ["sites", name] | ["sites", _, "profiles", name] => {
+            let disables = call.body.as_ref().is_some_and(|body| body["status"] == "disabled");
+            let (word, manner) = if disables { ("Disable", Manner::Asks) } else { ("Enable", Manner::Plain) };
+            Some((format!("{word} {name}"), manner))
+        }
+        ["allocations", _, "release"] => Some(("Release".to_owned(), Manner::Asks)),
+        ["allocations", _, "requeue"] => Some(("Queue again".to_owned(), Manner::Plain)),
         _ => None,
     }
 }

@@ -7,7 +7,7 @@ use lattice_api::allocation::AllocationRow;
 use lattice_api::bmc::BmcView;
 use lattice_api::explanation::Reason;
 use lattice_api::hold::HoldView;
-use lattice_api::node::{NodeView, TimelineEntry};
+use lattice_api::node::{NodeView, SaidHealth, TimelineEntry};
 use lattice_api::silence::SilenceView;
 use lattice_api::task::TaskRow;
 use lattice_core::node::Availability;
@@ -120,6 +120,25 @@ impl NodePage {
     fn other_reasons(&self) -> &[Reason] {
         let all = self.node.explanation.because.as_slice();
         if self.first_reason().is_some() { &all[1..] } else { all }
+    }
+
+    /// `8 of 8 GPUs, hottest 71 °C, no uncorrectable memory errors`.
+    fn said(&self, said: &SaidHealth) -> Vec<String> {
+        let gpus = match self.node.health.gpus_expected {
+            Some(expected) => format!("{} of {expected} GPUs", said.gpus),
+            None => format!("{} GPUs", said.gpus),
+        };
+        let mut parts = vec![gpus];
+        parts.extend(said.max_temperature_c.map(|celsius| format!("hottest {celsius} °C")));
+        parts.push(match said.ecc_uncorrected {
+            0 => "no uncorrectable memory errors".to_owned(),
+            1 => "1 uncorrectable memory error".to_owned(),
+            many => format!("{many} uncorrectable memory errors"),
+        });
+        if said.minor_issue && self.node.minor_issue.is_none() {
+            parts.push("its agent reports a minor issue".to_owned());
+        }
+        parts
     }
 
     /// `8 × amd MI300X, 2.0 TiB RAM, 4 × 400G, 2 disks`.

@@ -180,8 +180,9 @@ impl TestServer {
         let at = self.now() - ago;
         let handle = self.registry.admit(node, 1, at);
         let session = SessionId::generate(&*self.ids, at);
-        handle.open_session(session, Vitals::default(), at).unwrap();
-        handle.beat(&Beat { session, sequence: 1, vitals: Vitals::default() }, at).unwrap();
+        let vitals = Vitals { gpu_count: 8, max_temperature_c: 61, ..Vitals::default() };
+        handle.open_session(session, vitals, at).unwrap();
+        handle.beat(&Beat { session, sequence: 1, vitals }, at).unwrap();
     }
 
     pub fn url(&self, path: &str) -> String {

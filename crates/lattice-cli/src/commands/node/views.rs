@@ -63,7 +63,36 @@ fn deviation(node: &NodeView, look: Look) -> String {
     })
 }
 
-/// The short answer: states, holds, health, and why it is not schedulable.
+/// How it is, as its heartbeats said, and how old that is.
+fn health(node: &NodeView, look: Look) -> String {
+    let health = &node.health;
+    let said = health.said.as_ref();
+    let of = |expected: Option<u32>| expected.map_or_else(String::new, |count| format!(" of {count}"));
+    let issue = match (&node.minor_issue, said) {
+        (Some(issue), _) => issue.clone(),
+        (None, Some(said)) if said.minor_issue => "its agent reports one".to_owned(),
+        (None, Some(_)) => "none".to_owned(),
+        (None, None) => String::new(),
+    };
+    let now = said.filter(|_| health.caveat.is_none());
+    facts(&[
+        ("heard", now.map(|said| format!("{} ago", look.age(said.at.as_millis()))).unwrap_or_default()),
+        ("heard", health.caveat.clone().unwrap_or_default()),
+        ("gpus", said.map(|said| format!("{}{}", said.gpus, of(health.gpus_expected))).unwrap_or_default()),
+        ("hottest gpu", said.map(|said| celsius(said.max_temperature_c)).unwrap_or_default()),
+        ("memory errors", said.map(|said| format!("{} uncorrectable", said.ecc_uncorrected)).unwrap_or_default()),
+        ("minor issue", issue),
+        ("allocations run", said.map(|said| said.allocations.to_string()).unwrap_or_default()),
+        ("fingerprint", node.fingerprint.clone().unwrap_or_default()),
+        ("conformance", deviation(node, look)),
+    ])
+}
+
+fn celsius(temperature: Option<i16>) -> String {
+    temperature.map_or_else(|| "cannot be read".to_owned(), |celsius| format!("{celsius} °C"))
+}
+
+/// The short answer: states, allocations, health, holds, and why it is not schedulable.
 pub fn status(node: &NodeView, look: Look) -> String {
     let row = &node.row;
     let states = [
@@ -71,14 +100,18 @@ pub fn status(node: &NodeView, look: Look) -> String {
         ("availability", format!("{}, for {}", row.availability, look.age(row.availability_since.as_millis()))),
         ("down because", node.down_cause.map(|cause| cause.to_string()).unwrap_or_default()),
         ("schedulable", yes_no(row.schedulable)),
-        ("heard", row.heard_at.map(|at| format!("{} ago", look.age(at.as_millis()))).unwrap_or_default()),
-        ("minor issue", node.minor_issue.clone().unwrap_or_default()),
-        ("conformance", deviation(node, look)),
         ("drain intent", if node.drain_intent { "yes: recovery ends in drained".to_owned() } else { String::new() }),
         ("job", row.owning_job.map(|job| job.to_string()).unwrap_or_default()),
+        ("allocations", if node.allocations.is_empty() { "none".to_owned() } else { String::new() }),
     ];
     let mut text = format!("{}  {}  {}\n", row.hostname, row.site, row.sku);
     text.push_str(&facts(&states));
+    if !node.allocations.is_empty() {
+        text.push_str("\nallocations\n");
+        text.push_str(&output::rows(&node.allocations, look));
+    }
+    text.push_str("\nhealth\n");
+    text.push_str(&health(node, look));
     if !node.hold_details.is_empty() {
         text.push_str("\nholds\n");
         text.push_str(&output::rows(&node.hold_details, look));
@@ -164,7 +197,6 @@ fn identity(node: &NodeView) -> String {
         ("provider ref", node.provider_ref.clone().unwrap_or_default()),
         ("agent", node.row.agent_version.clone().unwrap_or_default()),
         ("boot id", node.boot_id.clone().unwrap_or_default()),
-        ("fingerprint", node.fingerprint.clone().unwrap_or_default()),
         ("labels", if node.labels.is_empty() { String::new() } else { labels(node) }),
         ("identity epoch", node.identity_epoch.to_string()),
         ("created", node.created_at.to_string()),

@@ -119,6 +119,8 @@ pub struct Api {
     pub standing: Arc<SecretStanding>,
     /// Its secrets.
     pub secrets: Arc<TestSecrets>,
+    /// What it heard.
+    pub registry: Arc<Registry>,
 }
 
 impl Api {
@@ -136,6 +138,7 @@ impl Api {
         let stop = CancellationToken::new();
         let secrets = Arc::new(TestSecrets::default());
         let standing = Arc::new(SecretStanding::default());
+        let registry = Arc::new(Registry::new());
         let (drawn, wake) = (AtomicU64::new(0), woken.clone());
         let parts = Parts {
             store: store.clone(),
@@ -152,7 +155,7 @@ impl Api {
             webhooks: Arc::new(HttpSender::new(AddressPolicy::of_trials())),
             bmcs: Arc::new(BmcClients::new(secrets.clone(), clock.clone())),
             prober: Arc::new(TestProber),
-            registry: Arc::new(Registry::new()),
+            registry: registry.clone(),
             agent_ca_pem: "CA".to_owned(),
             notices: Arc::default(),
             task_keys: Arc::new(TaskKeys::new(SigningKey::from_seed(&Secret::new(vec![5; 32])).unwrap())),
@@ -161,7 +164,7 @@ impl Api {
             limits,
             stop: stop.clone(),
         };
-        let api = Self { router: router(parts), store, clock, ids, woken, stop, secrets, standing };
+        let api = Self { router: router(parts), store, clock, ids, woken, stop, secrets, standing, registry };
         api.seed().await;
         api
     }
