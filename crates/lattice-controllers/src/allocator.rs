@@ -20,6 +20,8 @@ use lattice_core::time::Timestamp;
 use lattice_store::{Cursor, NodeFilter, NodeSort, PAGE_MAX, PageRequest, Store, StoreError, TaskFilter};
 use tracing::info;
 
+use crate::fit;
+
 /// Nodes considered for one allocation at a time: so many that are idle, and so many that are in use.
 const CANDIDATES: usize = 1_000;
 /// Allocations of one status that are looked at together.
@@ -120,7 +122,9 @@ impl Allocator {
         if waiting.is_empty() {
             return Ok(());
         }
-        let skus = self.store.skus().await?.into_iter().map(|sku| (sku.name, sku.gpus)).collect();
+        let all_skus = self.store.skus().await?;
+        let skus = all_skus.iter().map(|sku| (sku.name.clone(), sku.gpus)).collect();
+        let mut nowhere: HashMap<Wanted, Option<String>> = HashMap::new();
         let look = Look { now, at_all: self.is_full_look(now) };
         let mut pools: HashMap<Wanted, Vec<Candidate>> = HashMap::new();
         for one in waiting {
@@ -134,7 +138,14 @@ impl Allocator {
             let node = match place(&one, candidates, now) {
                 Ok(candidate) => candidate.node.clone(),
                 Err(why) => {
-                    self.moves(allocation::waits(&request, &one, &why), done).await?;
+                    // Only where no candidate is large enough it may be that none ever is.
+                    let may_be_nowhere = candidates.iter().all(|candidate| candidate.gpus < one.wanted.gpus);
+                    if may_be_nowhere && !nowhere.contains_key(&one.wanted) {
+                        let said = fit::nowhere(&self.store, &one.wanted, &all_skus).await?;
+                        nowhere.insert(one.wanted.clone(), said);
+                    }
+                    let none = nowhere.get(&one.wanted).and_then(Option::as_ref).filter(|_| may_be_nowhere);
+                    self.moves(allocation::waits(&request, &one, none.unwrap_or(&why)), done).await?;
                     continue;
                 }
             };

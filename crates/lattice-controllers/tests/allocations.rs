@@ -49,13 +49,19 @@ async fn one_user_at_a_time_fills_a_node_and_the_others_are_told_why_they_wait()
     let fits = world.ask("ada", 2, |_| {}).await;
     let other = world.ask("bob", 1, |_| {}).await;
     let nowhere = world.ask("bob", 0, |new| new.wanted.sku = Some("h200".into())).await;
+    let huge = world.ask("bob", 99, |_| {}).await;
+    let elsewhere = world.ask("bob", 1, |new| drop(new.wanted.labels.insert("rack".into(), "c99".into()))).await;
     world.tick(at(2)).await;
     assert_eq!(world.allocation(fits).await.status, AllocationStatus::Provisioning);
     let why = |allocation: Allocation| (allocation.status, allocation.why);
     let waits = |text: &str| (AllocationStatus::Requested, format!("a node that fits: {text}"));
     assert_eq!(why(world.allocation(big).await), waits("of 1, 1 has too few free GPUs"));
     assert_eq!(why(world.allocation(other).await), waits("of 1, 1 belongs to another user or class"));
-    assert_eq!(why(world.allocation(nowhere).await), waits("there is none of that name, site and SKU"));
+    let none = |text: &str| (AllocationStatus::Requested, format!("a node that fits, and there is none{text}"));
+    assert_eq!(why(world.allocation(nowhere).await), none(" of SKU h200"));
+    let largest = none(": it asks for 99 GPUs, and the largest node that it allows has 8 (mi300x.192g.8gpu)");
+    assert_eq!(why(world.allocation(huge).await), largest);
+    assert_eq!(why(world.allocation(elsewhere).await), none(" with rack=c99"));
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ use lattice_api::explanation::{Explanation, Subject};
 use lattice_api::node::{NodeVerb, Reason};
 use lattice_api::page::Page;
 use lattice_core::allocation::{Allocation, RequeuePolicy, Wanted};
+use lattice_core::command::Request;
 use lattice_core::command::allocation::{self as commands, NewAllocation};
 use lattice_core::command::node::Drain;
 use lattice_core::explain::NextAction;
@@ -72,12 +73,28 @@ pub async fn create(State(app): State<App>, write: Write<CreateAllocation>) -> A
             };
             let (allocation, commit) = commands::request(&write.request(&*app.ids, &body.reason), new)?;
             match write.commit(&app, commit).await? {
-                Committed::Now => allocation.id,
+                Committed::Now => {
+                    tell_nowhere(&app, &allocation).await?;
+                    allocation.id
+                }
                 Committed::Earlier(earlier) => earlier_id(earlier.other.as_ref())?,
             }
         }
     };
     Ok((StatusCode::ACCEPTED, Json(present(&app, id).await?)).into_response())
+}
+
+/// Says at once that no node can take it, where that is so; the allocator would say it a moment later.
+async fn tell_nowhere(app: &App, one: &Allocation) -> Answer<()> {
+    let Some(why) = lattice_controllers::nowhere(&app.store, &one.wanted, &app.store.skus().await?).await? else {
+        return Ok(());
+    };
+    let request = Request::of_system("allocator", &*app.ids, app.clock.now(), one.correlation);
+    // The allocator may have been faster: then it has said it.
+    if let Some(commit) = commands::waits(&request, one, &why) {
+        app.store.commit_one(commit).await?;
+    }
+    Ok(())
 }
 
 fn earlier_id(other: Option<&(String, String)>) -> Answer<AllocationId> {

@@ -30,6 +30,9 @@ async fn an_allocation_is_asked_for_once_waits_says_why_and_is_released() {
     let why = api.get(&format!("{PATH}/{id}/explain")).await;
     assert_eq!((why.status.as_u16(), why.body["ok"].as_bool()), (200, Some(false)), "{}", why.body);
     assert!(why.body["summary"].as_str().unwrap().starts_with("waits for a node"), "{}", why.body);
+    let none = "a node that fits, and there is none of SKU lxd.small";
+    assert_eq!(accepted.body["why"], none, "it is told at once");
+    assert_eq!(why.body["because"][0]["fact"], none);
     let release = format!("{PATH}/{id}/release");
     let released = api.json(Method::POST, &release, r#"{"reason": "not needed"}"#).await;
     assert_eq!(released.body["allocation"]["status"], "released", "{}", released.body);
