@@ -27,5 +27,5 @@ pub use host::{Host, LinuxHost, Workplace, enter, fingerprint, scrub_memory};
 pub use install::{Install, Installed, Keeper, install, read_given};
 pub use link::{CallError, Line, Network, Peer, Reach};
 pub use state::{AgentState, AllocationState, Loaded};
-pub use storage::{Item, Storage};
+pub use storage::{Item, MemoryDisk, Storage};
 pub use workloads::Workloads;

@@ -5,7 +5,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,7 +32,40 @@ pub enum Storage {
         state_file: PathBuf,
     },
     /// In memory, for agents of simulations: clones share it, as restarts of one host share its disk.
-    Memory(Arc<Mutex<HashMap<Item, Vec<u8>>>>),
+    Memory(Arc<MemoryDisk>),
+}
+
+/// A disk of a simulated host. It can fail as a real one does: what it holds is read, and nothing is changed.
+#[derive(Debug, Default)]
+pub struct MemoryDisk {
+    items: Mutex<HashMap<Item, Vec<u8>>>,
+    fails: AtomicBool,
+    refused: AtomicU64,
+}
+
+impl MemoryDisk {
+    /// Nothing on it can be changed from now on, or everything again.
+    pub fn set_failing(&self, fails: bool) {
+        self.fails.store(fails, Ordering::Relaxed);
+    }
+
+    /// How many changes it refused.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    fn items(&self) -> MutexGuard<'_, HashMap<Item, Vec<u8>>> {
+        // No change of it can panic half way.
+        self.items.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn changed(&self) -> io::Result<MutexGuard<'_, HashMap<Item, Vec<u8>>>> {
+        if !self.fails.load(Ordering::Relaxed) {
+            return Ok(self.items());
+        }
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
 }
 
 impl Storage {
@@ -61,7 +95,7 @@ impl Storage {
                 })
                 .await
             }
-            Self::Memory(items) => Ok(items.lock().unwrap_or_else(PoisonError::into_inner).get(&item).cloned()),
+            Self::Memory(disk) => Ok(disk.items().get(&item).cloned()),
         }
     }
 
@@ -75,10 +109,7 @@ impl Storage {
                 let path = self.path(item);
                 blocking(move || replace(&path, &bytes, 0o600)).await
             }
-            Self::Memory(items) => {
-                items.lock().unwrap_or_else(PoisonError::into_inner).insert(item, bytes);
-                Ok(())
-            }
+            Self::Memory(disk) => disk.changed().map(|mut items| drop(items.insert(item, bytes))),
         }
     }
 
@@ -92,10 +123,7 @@ impl Storage {
                 let path = self.path(item);
                 blocking(move || std::fs::rename(&path, path.with_extension("unreadable"))).await
             }
-            Self::Memory(items) => {
-                items.lock().unwrap_or_else(PoisonError::into_inner).remove(&item);
-                Ok(())
-            }
+            Self::Memory(disk) => disk.changed().map(|mut items| drop(items.remove(&item))),
         }
     }
 
@@ -113,10 +141,7 @@ impl Storage {
                 })
                 .await
             }
-            Self::Memory(items) => {
-                items.lock().unwrap_or_else(PoisonError::into_inner).remove(&item);
-                Ok(())
-            }
+            Self::Memory(disk) => disk.changed().map(|mut items| drop(items.remove(&item))),
         }
     }
 
@@ -159,6 +184,21 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_disk_that_fails_keeps_what_it_holds() {
+        let disk = Arc::new(MemoryDisk::default());
+        let storage = Storage::Memory(Arc::clone(&disk));
+        storage.write(Item::State, b"one".to_vec()).await.unwrap();
+        disk.set_failing(true);
+        assert!(storage.write(Item::State, b"two".to_vec()).await.is_err());
+        assert!(storage.remove(Item::State).await.is_err());
+        assert_eq!(storage.read(Item::State).await.unwrap().as_deref(), Some(&b"one"[..]));
+        assert_eq!(disk.refused(), 2);
+        disk.set_failing(false);
+        storage.remove(Item::State).await.unwrap();
+        assert_eq!(storage.read(Item::State).await.unwrap(), None);
+    }
 
     #[tokio::test]
     async fn items_are_replaced_whole_and_readable_by_their_owner_alone() {

@@ -4,14 +4,17 @@
 //! Every commit is judged by [`rules`]; what hosts really run is compared with what the rows say; and in the end, when
 //! nothing goes wrong any more, everything must come to its place, and the store must tell the story that was committed.
 
+mod acts;
 mod bmc;
 mod check;
 mod cloud;
+mod faults;
 mod ground;
 mod host;
 mod life;
 mod log;
 mod luck;
+mod metal;
 mod model;
 mod network;
 mod operator;
@@ -22,9 +25,10 @@ mod slow_hands;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub use self::faults::Fault;
 pub use self::rules::{RULES, Rule};
 
 /// How a life is lived.
@@ -53,6 +57,8 @@ pub struct Report {
     pub lines: u64,
     /// The last lines.
     pub log: Vec<String>,
+    /// What befell it, how often.
+    pub faults: BTreeMap<Fault, u64>,
 }
 
 /// Steps of a life that nobody said otherwise of.
@@ -61,7 +67,15 @@ pub const STEPS: u64 = 100;
 /// Lives one life, on this thread.
 pub fn live(plan: Plan) -> Report {
     let Plan { seed, steps, shows } = plan;
-    let failed = |why: String| Report { seed, steps, wrong: vec![why], hash: 0, lines: 0, log: Vec::new() };
+    let failed = |why: String| Report {
+        seed,
+        steps,
+        wrong: vec![why],
+        hash: 0,
+        lines: 0,
+        log: Vec::new(),
+        faults: BTreeMap::new(),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -80,6 +94,7 @@ pub fn live(plan: Plan) -> Report {
                 hash: ground.log.hash(),
                 lines: ground.log.lines(),
                 log: ground.log.kept(),
+                faults: ground.faults.counted(),
             },
             Err(why) => failed(why),
         }
@@ -104,34 +119,72 @@ pub struct Many {
     pub seeds: u64,
     /// Steps of each.
     pub steps: u64,
-    /// Each so many-th is lived twice; 0: none.
-    pub twice: u64,
     /// Threads.
     pub threads: usize,
 }
 
-/// Lives many lives, each on one thread; `told` hears of each as it ends.
-pub fn live_many(many: Many, told: impl Fn(&Report) + Sync) -> Vec<Report> {
+/// How many lives went.
+#[derive(Debug, Clone, Default)]
+pub struct Lived {
+    /// Those in which something was wrong, by seed.
+    pub failed: Vec<Report>,
+    /// How many were lived twice.
+    pub twice: u64,
+    /// What befell them, how often.
+    pub faults: BTreeMap<Fault, u64>,
+}
+
+/// Lives many lives, each on one thread; `told` hears of each as it ends. Then each is lived again, for as long as `again`
+/// says so, and must be the same.
+pub fn live_many(many: Many, again: impl Fn() -> bool + Sync, told: impl Fn(&Report) + Sync) -> Lived {
+    let lived = Mutex::new(Lived::default());
+    let first = Mutex::new(BTreeMap::new());
+    let plan = |seed| Plan { seed, steps: many.steps, shows: false };
+    for_each(
+        many,
+        || true,
+        |seed| {
+            let report = live(plan(seed));
+            told(&report);
+            held(&first).insert(seed, (report.hash, report.lines));
+            let mut lived = held(&lived);
+            report.faults.iter().for_each(|(fault, times)| *lived.faults.entry(*fault).or_default() += times);
+            if !report.wrong.is_empty() {
+                lived.failed.push(report);
+            }
+        },
+    );
+    for_each(many, &again, |seed| {
+        let mut report = live(plan(seed));
+        let before = held(&first).get(&seed).copied();
+        let mut lived = held(&lived);
+        lived.twice += 1;
+        if before.is_some_and(|before| before != (report.hash, report.lines)) {
+            report.wrong = vec!["one seed gives one life: lived again, it was another".to_owned()];
+            told(&report);
+            lived.failed.push(report);
+        }
+    });
+    let mut lived = lived.into_inner().unwrap_or_else(PoisonError::into_inner);
+    lived.failed.sort_by_key(|report| report.seed);
+    lived
+}
+
+fn held<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Does it for each seed, on several threads, for as long as `goes_on`.
+fn for_each(many: Many, goes_on: impl Fn() -> bool + Sync, each: impl Fn(u64) + Sync) {
     let seeds: Mutex<VecDeque<u64>> = Mutex::new((many.first..many.first + many.seeds).collect());
-    let failed = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..many.threads.max(1) {
             scope.spawn(|| {
-                loop {
-                    let next = seeds.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-                    let Some(seed) = next else { return };
-                    let plan = Plan { seed, steps: many.steps, shows: false };
-                    let is_twice = many.twice > 0 && seed % many.twice == 0;
-                    let report = if is_twice { live_twice(plan) } else { live(plan) };
-                    told(&report);
-                    if !report.wrong.is_empty() {
-                        failed.lock().unwrap_or_else(PoisonError::into_inner).push(report);
-                    }
+                while goes_on() {
+                    let Some(seed) = held(&seeds).pop_front() else { return };
+                    each(seed);
                 }
             });
         }
     });
-    let mut failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
-    failed.sort_by_key(|report| report.seed);
-    failed
 }

@@ -1,19 +1,21 @@
 //! `lattice sim`: the whole system in its seeded simulation.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
 
 use clap::{Args, Subcommand};
-use lattice_sim::system::{self, Many, Plan, Report, STEPS};
+use lattice_sim::system::{self, Fault, Lived, Many, Plan, STEPS};
 use serde_json::json;
+use strum::VariantArray;
 
 use crate::arguments::Global;
 use crate::clock::now_millis;
 use crate::failure::Failure;
 use crate::output::Format;
 
-/// Of many lives, each so many-th is lived twice.
-const TWICE: u64 = 10;
+/// Seconds in which many lives are lived again, counted from the begin of the first.
+const WITHIN: u64 = 110;
 
 /// What to do with the simulation.
 #[derive(Debug, Subcommand)]
@@ -34,9 +36,12 @@ pub struct RunArguments {
     /// How much happens in a life
     #[arg(long, default_value_t = STEPS)]
     steps: u64,
-    /// Live each life twice, and compare
+    /// Live each life twice, and compare; without it, of many lives as many as fit into --within
     #[arg(long)]
     check: bool,
+    /// Seconds within which lives are lived a second time
+    #[arg(long, default_value_t = WITHIN)]
+    within: u64,
     /// Print everything that happens
     #[arg(long, short, conflicts_with = "seeds")]
     verbose: bool,
@@ -52,18 +57,24 @@ pub struct RunArguments {
 pub fn run(command: &Command, global: &Global) -> Result<(), Failure> {
     let Command::Run(arguments) = command;
     let begun = now_millis();
-    let (failed, lives) = match arguments.seeds {
+    let (lived, lives) = match arguments.seeds {
         None => (one(arguments)?, 1),
-        Some(seeds) => (many(arguments, seeds), seeds),
+        Some(seeds) => (many(arguments, seeds, begun), seeds),
     };
+    let Lived { failed, twice, faults } = lived;
     let seconds = (now_millis() - begun) as f64 / 1_000.0;
     match global.output {
         Format::Json => {
             let seeds: Vec<u64> = failed.iter().map(|report| report.seed).collect();
-            println!("{}", json!({"lives": lives, "failed": seeds, "seconds": seconds}));
+            println!(
+                "{}",
+                json!({"lives": lives, "twice": twice, "failed": seeds, "seconds": seconds, "faults": told(&faults)})
+            );
         }
         Format::Table | Format::Wide | Format::Yaml | Format::Name => {
-            println!("{lives} lives, {} went wrong, {seconds:.1} s", failed.len());
+            let befell: Vec<String> = told(&faults).iter().map(|(fault, times)| format!("{fault} {times}")).collect();
+            println!("befell: {}", befell.join(", "));
+            println!("{lives} lives, {twice} of them twice, {} went wrong, {seconds:.1} s", failed.len());
         }
     }
     let Some(first) = failed.first() else { return Ok(()) };
@@ -74,7 +85,12 @@ pub fn run(command: &Command, global: &Global) -> Result<(), Failure> {
         .next(format!("lattice sim run --seed {}{steps} --verbose", first.seed), "lives it again, and tells all"))
 }
 
-fn one(arguments: &RunArguments) -> Result<Vec<Report>, Failure> {
+/// What befell, by its name; what never did, too.
+fn told(faults: &BTreeMap<Fault, u64>) -> BTreeMap<String, u64> {
+    Fault::VARIANTS.iter().map(|fault| (fault.to_string(), faults.get(fault).copied().unwrap_or_default())).collect()
+}
+
+fn one(arguments: &RunArguments) -> Result<Lived, Failure> {
     let plan = Plan { seed: arguments.seed, steps: arguments.steps, shows: arguments.verbose };
     let live = if arguments.check { system::live_twice } else { system::live };
     // A life has a runtime of its own, and this thread has one already.
@@ -84,20 +100,23 @@ fn one(arguments: &RunArguments) -> Result<Vec<Report>, Failure> {
         report.log.iter().for_each(|line| println!("{line}"));
     }
     println!("seed {}: {} lines, hash {:016x}", report.seed, report.lines, report.hash);
-    Ok(Some(report).filter(|report| !report.wrong.is_empty()).into_iter().collect())
+    let faults = report.faults.clone();
+    let failed = Some(report).filter(|report| !report.wrong.is_empty()).into_iter().collect();
+    Ok(Lived { failed, twice: u64::from(arguments.check), faults })
 }
 
-fn many(arguments: &RunArguments, seeds: u64) -> Vec<Report> {
+fn many(arguments: &RunArguments, seeds: u64, begun: i64) -> Lived {
     let processors = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let many = Many {
         first: arguments.seed,
         seeds,
         steps: arguments.steps,
-        twice: if arguments.check { 1 } else { TWICE },
         threads: arguments.threads.map_or_else(processors, NonZeroUsize::get),
     };
     let done = Mutex::new(0_u64);
-    system::live_many(many, |report| {
+    let again =
+        || arguments.check || now_millis() - begun < i64::try_from(arguments.within * 1_000).unwrap_or(i64::MAX);
+    system::live_many(many, again, |report| {
         let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         *done += 1;
         for what in &report.wrong {

@@ -3,27 +3,37 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lattice_core::bmc::{Bmc, BmcPolicy, BreakerState, Component, HealthReport, PowerReading, PowerSaid, Severity};
+use lattice_core::bmc::{Bmc, BmcPolicy, Component, HealthReport, PowerReading, PowerSaid, Severity};
 use lattice_core::ids::NodeId;
+use lattice_core::secret::Secret;
+use lattice_core::time::Clock;
 use lattice_providers::error::{ErrorKind, ProviderError};
 use lattice_providers::machine::bmc::{
-    BmcAbout, BmcControl, BmcObserver, BmcReaders, BootDevice, Caller, DriveSeen, Erasure, NextBoot, PowerOrder,
-    QueueView,
+    BmcAbout, BmcControl, BmcLogin, BmcObserver, BmcReaders, BootDevice, Caller, DriveSeen, Erasure, Gated, NextBoot,
+    PowerOrder, QueueView,
 };
 
+use super::acts::{Deed, For, RULE};
 use super::cloud::{Cloud, Reach};
+use super::faults::Fault;
 use super::host::{Host, Power};
 
 /// The BMC of a node's host.
 pub struct Controller {
     reach: Reach,
     node: NodeId,
+    caller: Caller,
 }
 
 impl Controller {
-    /// As one server reaches it.
-    pub const fn new(reach: Reach, node: NodeId) -> Self {
-        Self { reach, node }
+    /// As one server reaches it, for somebody.
+    pub const fn new(reach: Reach, node: NodeId, caller: Caller) -> Self {
+        Self { reach, node, caller }
+    }
+
+    /// What one caller looks at: another's look proves nothing to it.
+    fn looked_at(&self) -> String {
+        format!("{} of {}", self.caller.who, self.node)
     }
 
     fn host(cloud: &Cloud, node: NodeId) -> Result<Arc<Host>, ErrorKind> {
@@ -31,6 +41,24 @@ impl Controller {
         hosts
             .find(|host| host.node() == Some(node))
             .ok_or_else(|| ErrorKind::Unreachable { detail: "no machine has that BMC".to_owned() })
+    }
+
+    /// The host, if its BMC takes the login that is known.
+    fn login(&self, cloud: &Cloud) -> Result<Arc<Host>, ErrorKind> {
+        let host = Self::host(cloud, self.node)?;
+        if host.is_locked() {
+            self.reach.ground().faults.befell(Fault::LoginRefused);
+            return Err(ErrorKind::Unauthorised { message: "wrong password".to_owned() });
+        }
+        Ok(host)
+    }
+
+    /// The same behind its gate: one call at a time, and none with a login that was refused too often.
+    pub fn gated(self, bmc: &Bmc) -> Gated {
+        let (gate, caller) = (self.reach.gate(bmc), self.caller.clone());
+        let login = BmcLogin { user: "sim".to_owned(), password: Secret::new("sim".to_owned()) };
+        let clock = Arc::clone(&self.reach.ground().clock) as Arc<dyn Clock>;
+        Gated::new(Arc::new(self), gate, &login, caller, clock)
     }
 
     fn source(&self) -> String {
@@ -42,18 +70,24 @@ impl Controller {
 impl BmcObserver for Controller {
     async fn power(&self) -> Result<PowerReading, ProviderError> {
         let at = self.reach.cloud_clock().now();
-        let power = self.reach.call("bmc power", |cloud| Self::host(cloud, self.node).map(|host| host.power())).await?;
+        let power = self.reach.call("bmc power", |cloud| self.login(cloud).map(|host| host.power())).await?;
+        let ground = self.reach.ground();
         let said = match power {
+            _ if ground.bmcs.once_in(ground.weather().unknown) => {
+                ground.faults.befell(Fault::PowerUnknown);
+                PowerSaid::Unknown { why: "it is busy".to_owned() }
+            }
             Power::Off => PowerSaid::Off,
             Power::Starting | Power::On => PowerSaid::On,
         };
-        Ok(PowerReading { said, at, source: self.source() })
+        let reading = PowerReading { said, at, source: self.source() };
+        self.reach.saw(&self.looked_at(), reading.fact(), None);
+        Ok(reading)
     }
 
     async fn health(&self, _: Option<u32>) -> Result<HealthReport, ProviderError> {
         let at = self.reach.cloud_clock().now();
-        let broken =
-            self.reach.call("bmc health", |cloud| Self::host(cloud, self.node).map(|host| host.broken())).await?;
+        let broken = self.reach.call("bmc health", |cloud| self.login(cloud).map(|host| host.broken())).await?;
         let mut report = HealthReport::new(at, self.source());
         if broken {
             report.found(Component::PowerSupply, Severity::Critical, "PSU 1", "failed");
@@ -77,9 +111,16 @@ impl BmcObserver for Controller {
 #[async_trait]
 impl BmcControl for Controller {
     async fn order(&self, order: PowerOrder) -> Result<(), ProviderError> {
+        let deed = match order {
+            PowerOrder::On => Deed::On,
+            PowerOrder::Off | PowerOrder::SoftOff | PowerOrder::Cycle => Deed::Off,
+        };
+        let name = Self::host(&self.reach.cloud, self.node).map(|host| host.name.clone()).unwrap_or_default();
+        let whose = For::of_caller(&self.caller.who, &self.caller.why);
+        self.reach.judge(deed, (&name, &self.caller.who), whose, &self.looked_at());
         self.reach
             .call("bmc order", |cloud| {
-                let host = Self::host(cloud, self.node)?;
+                let host = self.login(cloud)?;
                 match order {
                     PowerOrder::On => host.switch_on(),
                     PowerOrder::Off | PowerOrder::SoftOff => host.cut_power(),
@@ -94,18 +135,21 @@ impl BmcControl for Controller {
         Ok(())
     }
 
-    async fn erase(&self, _: &str) -> Result<Erasure, ProviderError> {
+    async fn erase(&self, drive: &str) -> Result<Erasure, ProviderError> {
+        self.reach
+            .ground()
+            .wrong(format!("{RULE}: {drive} of {} is erased by its BMC, and no job does that", self.node));
         Err(ProviderError::unusable("bmc erase", "there is nothing to erase here"))
     }
 }
 
 #[async_trait]
 impl BmcReaders for Reach {
-    async fn reader(&self, bmc: &Bmc, _: &BmcPolicy, _: Caller) -> Result<Arc<dyn BmcObserver>, ProviderError> {
-        Ok(Arc::new(Controller::new(self.clone(), bmc.node)))
+    async fn reader(&self, bmc: &Bmc, _: &BmcPolicy, caller: Caller) -> Result<Arc<dyn BmcObserver>, ProviderError> {
+        Ok(Arc::new(Controller::new(self.clone(), bmc.node, caller).gated(bmc)))
     }
 
     fn queue(&self, bmc: &Bmc) -> QueueView {
-        QueueView { running: None, waiting: Vec::new(), breaker: BreakerState::Closed, refusals: bmc.refusals }
+        self.gate(bmc).view()
     }
 }

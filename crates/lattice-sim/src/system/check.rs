@@ -5,15 +5,19 @@ use std::sync::Arc;
 
 use lattice_core::agent::task::Running;
 use lattice_core::allocation::AllocationStatus;
+use lattice_core::bmc::BmcCause;
 use lattice_core::change::{Change, Commit, Outcome};
 use lattice_core::ids::{AllocationId, NodeId};
-use lattice_core::node::{Availability, Node};
+use lattice_core::node::{Availability, Node, Status};
 
+use super::acts::{RULE, is_made_for};
 use super::cloud::Cloud;
+use super::faults::Fault;
 use super::ground::Ground;
 use super::host::Host;
+use super::metal::Left;
 use super::model::{Model, Moved};
-use super::rules::RULES;
+use super::rules::{RULES, is_let_off};
 
 /// Commits were made: they are told, applied, judged; and hosts are looked at.
 pub fn at_commits(ground: &Arc<Ground>, cloud: &Cloud, commits: &[Commit], outcomes: &[Outcome]) {
@@ -22,15 +26,20 @@ pub fn at_commits(ground: &Arc<Ground>, cloud: &Cloud, commits: &[Commit], outco
         if !matches!(outcome, Outcome::Applied { .. }) {
             continue;
         }
+        ground.committed();
         let mut model = ground.model();
         let moved = model.apply(commit);
         tell(ground, &model, &moved);
+        let opened = |change: &&Change| matches!(change, Change::Bmc { cause: BmcCause::BreakerOpened, .. });
+        commit.changes.iter().filter(opened).for_each(|_| ground.faults.befell(Fault::BreakerOpened));
         for rule in RULES {
             wrong.extend((rule.judge)(&model, &moved).into_iter().map(|what| format!("{}: {what}", rule.name)));
         }
         let hosts = running(cloud);
         wrong.extend(returned(&model, &moved, &hosts));
         wrong.extend(twice(&model, &hosts));
+        wrong.extend(let_off(&model, &moved, cloud));
+        wrong.extend(ended(&model, &moved, cloud));
     }
     wrong.into_iter().for_each(|what| ground.wrong(what));
 }
@@ -79,7 +88,45 @@ pub fn returned(model: &Model, moved: &Moved<'_>, hosts: &BTreeMap<NodeId, Vec<R
     wrong
 }
 
-fn is_owned(model: &Model, node: NodeId, one: Running) -> bool {
+/// Nothing is left of sensitive work on a node that need not be wiped any more: the host itself is looked at.
+fn let_off(model: &Model, moved: &Moved<'_>, cloud: &Cloud) -> Vec<String> {
+    let changed = moved.nodes.iter().filter_map(|(before, after)| Some((before.as_ref()?, after)));
+    let mut wrong = Vec::new();
+    for (_, node) in changed.filter(|(before, after)| is_let_off(before, after)) {
+        let host = cloud.hosts().into_iter().find(|host| host.node() == Some(node.id));
+        wrong.extend(unclean(node, host.map(|host| host.left(model.keeps_system_drive))));
+    }
+    wrong
+}
+
+/// What is wrong with a node that is said to be wiped, by what is left on its host; none: nobody finds it.
+pub fn unclean(node: &Node, left: Option<Left>) -> Option<String> {
+    let why = match left {
+        None => "there is no host of it".to_owned(),
+        Some(Left { soiled, .. }) if !soiled.is_empty() => {
+            format!("not erased: {}", soiled.into_iter().collect::<Vec<_>>().join(", "))
+        }
+        Some(Left { same_boot: true, .. }) => "it was not restarted since it was erased".to_owned(),
+        Some(_) => return None,
+    };
+    Some(format!("only a wipe ends the need of one: {}: {why}", node.hostname))
+}
+
+/// An identity ends only when the machine that carried it is gone.
+fn ended(model: &Model, moved: &Moved<'_>, cloud: &Cloud) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (_, node) in moved.nodes.iter().filter(|(before, after)| {
+        let was = before.as_ref().is_some_and(|before| before.state.status == Status::Deleted);
+        after.state.status == Status::Deleted && !was
+    }) {
+        let left = cloud.host(&node.hostname).filter(|host| is_made_for(model, node, &host.stamp()));
+        wrong.extend(left.map(|_| format!("{RULE}: {} is deleted and its machine is there", node.hostname)));
+    }
+    wrong
+}
+
+/// Whether that node has it, under that ownership.
+pub fn is_owned(model: &Model, node: NodeId, one: Running) -> bool {
     let row = model.allocations.get(&one.allocation);
     row.is_some_and(|row| row.placed_on() == Some(node) && row.epoch == Some(one.ownership_epoch))
 }

@@ -11,7 +11,7 @@ use lattice_core::node::PowerFact;
 use lattice_core::site::Site;
 use lattice_core::time::Clock;
 use lattice_providers::error::{ErrorKind, ProviderError};
-use lattice_providers::machine::bmc::{BmcControl, Caller};
+use lattice_providers::machine::bmc::{BmcControl, BmcGates, Caller, Gate};
 use lattice_providers::machine::maas::MaasObserver;
 use lattice_providers::observer::{MachineObservation, MachineObserver, MachineState};
 use lattice_providers::provider::{
@@ -19,6 +19,7 @@ use lattice_providers::provider::{
 };
 use lattice_workflow::providers::{InstanceHost, Providers, Shell, ShellTarget};
 
+use super::acts::{Act, Deed, For, RULE, Seen, misdeeds};
 use super::bmc::Controller;
 use super::ground::Ground;
 use super::host::{Host, Power};
@@ -72,10 +73,12 @@ pub struct Reach {
     pub cloud: Arc<Cloud>,
     /// Whose calls these are.
     pub life: Arc<Life>,
+    /// The gates of its BMCs.
+    pub gates: Arc<BmcGates>,
 }
 
 impl Reach {
-    fn ground(&self) -> &Ground {
+    pub(super) fn ground(&self) -> &Ground {
         &self.cloud.ground
     }
 
@@ -114,6 +117,41 @@ impl Reach {
         outcome.map_err(|kind| ProviderError::new(format!("sim {what}"), kind))
     }
 
+    /// Something is about to be done to a machine: it is judged as things stand now.
+    pub(super) fn judge(&self, deed: Deed, (name, key): (&str, &str), whose: Option<For>, looked_at: &str) {
+        if !self.life.lives() {
+            return;
+        }
+        let (ground, host) = (self.ground(), self.cloud.host(name));
+        let act = Act {
+            deed,
+            key,
+            whose,
+            server: &self.life.name,
+            at: ground.clock.now(),
+            seen: self.life.take_seen(looked_at),
+            stamp: host.as_ref().map(|host| host.stamp()),
+            running: host.map(|host| host.running()).unwrap_or_default(),
+        };
+        let wrong = misdeeds(&ground.model(), &act);
+        wrong.into_iter().for_each(|what| ground.wrong(format!("{RULE}: {what}")));
+    }
+
+    /// The gate of a BMC, in step with its row.
+    pub(super) fn gate(&self, bmc: &Bmc) -> Arc<Gate> {
+        let gate = self.gates.of(bmc.endpoint.address, bmc.endpoint.port());
+        gate.adopt(bmc);
+        gate
+    }
+
+    /// The server is told something of a machine.
+    pub(super) fn saw(&self, looked_at: &str, power: PowerFact, key: Option<&str>) {
+        if self.life.lives() {
+            let at = self.ground().clock.now();
+            self.life.saw(looked_at, Seen { at, power, key: key.map(str::to_owned) });
+        }
+    }
+
     fn observation(&self, host: &Host) -> MachineObservation {
         let (state, status, power) = match host.power() {
             Power::Off => (MachineState::Stopped, "Stopped", PowerFact::Off),
@@ -144,7 +182,11 @@ fn says(cloud: &Cloud, what: &str, name: &str) {
 #[async_trait]
 impl MachineObserver for Reach {
     async fn observe(&self, name: &str) -> Result<Option<MachineObservation>, ProviderError> {
-        self.call("observe", |cloud| Ok(cloud.host(name).map(|host| self.observation(&host)))).await
+        let found = self.call("observe", |cloud| Ok(cloud.host(name).map(|host| self.observation(&host)))).await?;
+        if let Some(found) = &found {
+            self.saw(name, found.power, None);
+        }
+        Ok(found)
     }
 
     async fn observe_all(&self) -> Result<Vec<MachineObservation>, ProviderError> {
@@ -155,18 +197,22 @@ impl MachineObserver for Reach {
 #[async_trait]
 impl MachineProvider for Reach {
     async fn create(&self, new: &NewInstance, key: &str) -> Result<Creation, ProviderError> {
-        self.call("create", |cloud| match cloud.host(&new.name) {
+        let created = self.call("create", |cloud| match cloud.host(&new.name) {
             Some(there) if there.stamp() == key => Ok(Creation::Adopted(self.observation(&there))),
             Some(_) => Err(ErrorKind::SeveralMatch { what: format!("{} is there already", new.name) }),
             None => {
                 says(cloud, "creates", &new.name);
                 Ok(Creation::Created(self.observation(&cloud.create(&new.name, key))))
             }
-        })
-        .await
+        });
+        let created = created.await?;
+        let (Creation::Created(found) | Creation::Adopted(found)) = &created;
+        self.saw(&found.name, found.power, Some(key));
+        Ok(created)
     }
 
-    async fn start(&self, name: &str, _: &str) -> Result<(), ProviderError> {
+    async fn start(&self, name: &str, key: &str) -> Result<(), ProviderError> {
+        self.judge(Deed::On, (name, key), For::of_key(key), name);
         self.call("start", |cloud| {
             says(cloud, "starts", name);
             found(cloud, name).map(|host| host.switch_on())
@@ -174,15 +220,19 @@ impl MachineProvider for Reach {
         .await
     }
 
-    async fn stop(&self, name: &str, _: Stop, _: &str) -> Result<(), ProviderError> {
-        self.call("stop", |cloud| {
+    async fn stop(&self, name: &str, _: Stop, key: &str) -> Result<(), ProviderError> {
+        self.judge(Deed::Off, (name, key), For::of_key(key), name);
+        let stopped = self.call("stop", |cloud| {
             says(cloud, "stops", name);
             found(cloud, name).map(|host| host.cut_power())
-        })
-        .await
+        });
+        stopped.await?;
+        self.saw(name, PowerFact::Off, Some(key));
+        Ok(())
     }
 
-    async fn delete(&self, name: &str, _: &str) -> Result<(), ProviderError> {
+    async fn delete(&self, name: &str, key: &str) -> Result<(), ProviderError> {
+        self.judge(Deed::Delete, (name, key), For::of_key(key), name);
         self.call("delete", |cloud| {
             says(cloud, "deletes", name);
             cloud.delete(name);
@@ -231,8 +281,8 @@ impl Providers for Reach {
         Err(ProviderError::unusable("maas", "there is none here"))
     }
 
-    async fn bmc(&self, _: &Site, bmc: &Bmc, _: Caller) -> Result<Arc<dyn BmcControl>, ProviderError> {
-        Ok(Arc::new(Controller::new(self.clone(), bmc.node)))
+    async fn bmc(&self, _: &Site, bmc: &Bmc, caller: Caller) -> Result<Arc<dyn BmcControl>, ProviderError> {
+        Ok(Arc::new(Controller::new(self.clone(), bmc.node, caller).gated(bmc)))
     }
 
     async fn shell(&self, _: &ShellTarget) -> Result<Box<dyn Shell>, ProviderError> {

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lattice_core::time::{Clock, Timestamp};
 use lattice_providers::secret::{SecretError, SecretObject, SecretPath, SecretStore};
 
+use super::faults::Faults;
 use super::log::Log;
 use super::luck::Luck;
 use super::model::Model;
@@ -31,11 +33,17 @@ pub struct Ground {
     pub store: Luck,
     /// What hosts do.
     pub hosts: Arc<Luck>,
+    /// What befalls BMCs.
+    pub bmcs: Luck,
+    /// What befell.
+    pub faults: Faults,
     /// What is known from the commits.
     pub model: Mutex<Model>,
     /// How bad it is at the moment.
     weather: Mutex<Weather>,
     wrong: Mutex<Vec<String>>,
+    /// When something was committed last.
+    committed_at: Mutex<tokio::time::Instant>,
 }
 
 /// How bad it is at the moment; each in a thousand.
@@ -51,6 +59,10 @@ pub struct Weather {
     pub provider: u64,
     /// Commits whose outcome the caller does not learn.
     pub store: u64,
+    /// Answers of BMCs that do not say whether a machine is on.
+    pub unknown: u64,
+    /// Changes of an agent's own files, cleanings and steps of wipes that go wrong.
+    pub hosts: u64,
 }
 
 impl Ground {
@@ -65,9 +77,12 @@ impl Ground {
             provider: luck("provider"),
             store: luck("store"),
             hosts: Arc::new(luck("hosts")),
+            bmcs: luck("bmcs"),
+            faults: Faults::default(),
             model: Mutex::default(),
             weather: Mutex::default(),
             wrong: Mutex::default(),
+            committed_at: Mutex::new(tokio::time::Instant::now()),
         }
     }
 
@@ -79,6 +94,16 @@ impl Ground {
     /// From now on it is like this.
     pub fn set_weather(&self, weather: Weather) {
         *self.weather.lock().unwrap_or_else(PoisonError::into_inner) = weather;
+    }
+
+    /// Something is committed now.
+    pub fn committed(&self) {
+        *self.committed_at.lock().unwrap_or_else(PoisonError::into_inner) = tokio::time::Instant::now();
+    }
+
+    /// For how long nothing was committed.
+    pub fn quiet_for(&self) -> Duration {
+        self.committed_at.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
 
     /// What is known from the commits.
@@ -115,6 +140,11 @@ impl LifeClock {
     /// The same time, on a clock of its own.
     pub const fn another(&self) -> Self {
         Self { begun: self.begun, wrong_by_ms: AtomicI64::new(0) }
+    }
+
+    /// How wrong it is.
+    pub fn wrong_by(&self) -> i64 {
+        self.wrong_by_ms.load(Ordering::Relaxed)
     }
 
     /// It jumps: it is wrong by so much from now on.

@@ -5,15 +5,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lattice_agent::{AgentConfig, Hands, Host as AgentHost, Item, Pace, Storage, VERSION};
+use lattice_agent::{AgentConfig, AgentError, Hands, Host as AgentHost, Item, MemoryDisk, Pace, Storage, VERSION};
 use lattice_api::agent::{Bootstrap, HealthSummary};
 use lattice_core::agent::task::Running;
 use lattice_core::ids::NodeId;
-use lattice_core::node::{DiskFact, GpuFact, HostFacts};
+use lattice_core::node::HostFacts;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::faults::Fault;
 use super::ground::{Ground, LifeClock};
+use super::metal::{Left, Metal};
 use super::network::{HostNetwork, Network};
 use super::slow_hands::SlowHands;
 use crate::machine::hands::SimulatedHands;
@@ -29,6 +31,10 @@ pub struct Host {
     network: Arc<Network>,
     /// Its own clock.
     pub clock: Arc<LifeClock>,
+    /// Its devices.
+    metal: Arc<Metal>,
+    /// The disk on which its agent keeps what must survive it.
+    disk: Arc<MemoryDisk>,
     state: Mutex<State>,
 }
 
@@ -39,16 +45,18 @@ struct State {
     stamp: String,
     /// Its disk.
     files: BTreeMap<String, Vec<u8>>,
-    storage: Option<Storage>,
     boot: Option<Boot>,
     boots: u64,
     agent: Option<JoinHandle<()>>,
     /// Why the agent ended by itself.
     ended: Option<String>,
-    lost_gpus: u32,
     minor_issue: Option<String>,
     /// A power supply failed: only its BMC knows.
     broken: bool,
+    /// Its BMC takes another login than the one that is known.
+    locked: bool,
+    /// Writes that its agent's disk had refused when that was told last.
+    refused_writes: u64,
 }
 
 /// Whether it has power.
@@ -69,16 +77,20 @@ struct Boot {
     hands: Arc<SimulatedHands>,
 }
 
+/// When an agent that ended by itself is started again, as its service says.
+const RESTART: Duration = Duration::from_secs(5);
 /// Where the bootstrap lies, and what says which token it holds.
 pub const BOOTSTRAP_PATH: &str = lattice_workflow::bootstrap::BOOTSTRAP_PATH;
 
 impl Host {
     /// One without power, with an empty disk.
     pub fn new(name: &str, stamp: &str, ground: &Arc<Ground>, network: &Arc<Network>) -> Self {
-        let state = State { stamp: stamp.to_owned(), storage: Some(Storage::memory()), ..State::default() };
+        let state = State { stamp: stamp.to_owned(), ..State::default() };
         Self {
             name: name.to_owned(),
             clock: Arc::new(ground.clock.another()),
+            disk: Arc::default(),
+            metal: Arc::new(Metal::new(&ground.hosts)),
             ground: Arc::clone(ground),
             network: Arc::clone(network),
             state: Mutex::new(state),
@@ -123,6 +135,12 @@ impl Host {
         self.state().boot.as_ref().map(|boot| boot.hands.running()).unwrap_or_default()
     }
 
+    /// What work left on its devices.
+    pub fn left(&self, keeps_system_drive: bool) -> Left {
+        let boot = self.state().boot.as_ref().map(|boot| boot.id.clone());
+        self.metal.left(keeps_system_drive, boot.as_deref())
+    }
+
     /// Its hands, while it runs.
     pub fn hands(&self) -> Option<Arc<SimulatedHands>> {
         self.state().boot.as_ref().map(|boot| Arc::clone(&boot.hands))
@@ -164,7 +182,7 @@ impl Host {
                 return;
             }
             state.power = Power::On;
-            let hands = Arc::new(SimulatedHands::new(facts(GPUS)));
+            let hands = Arc::new(SimulatedHands::new(self.metal.facts()));
             state.boot = Some(Boot { id: format!("{}-boot-{boots}", self.name), hands });
         }
         self.ground.log.say(format!("{} booted", self.name));
@@ -188,27 +206,37 @@ impl Host {
         })
     }
 
-    /// Loses the agent's state file, or tears it.
-    pub async fn spoil_state_file(&self, torn: bool) {
-        let Some(storage) = self.state().storage.clone() else { return };
-        // A disk in memory does not fail.
-        let _spoiled = match torn {
-            true => storage.write(Item::State, b"{\"node_id\":".to_vec()).await,
-            false => storage.remove(Item::State).await,
+    /// Loses something that the agent kept, or tears it at that byte.
+    pub async fn spoil(&self, item: Item, torn_at: Option<u64>) {
+        let storage = Storage::Memory(Arc::clone(&self.disk));
+        let kept = storage.read(item).await.ok().flatten();
+        let Some(mut kept) = kept.filter(|kept| kept.len() > 1) else { return };
+        let fault = match (item, torn_at) {
+            (Item::State, None) => Fault::StateLost,
+            (Item::State, Some(_)) => Fault::StateTorn,
+            (Item::Tasks | Item::Identity | Item::PendingKey, None) => Fault::JournalLost,
+            (Item::Tasks | Item::Identity | Item::PendingKey, Some(_)) => Fault::JournalTorn,
         };
+        let spoilt = match torn_at {
+            Some(at) => {
+                kept.truncate(usize::try_from(at % (kept.len() as u64 - 1)).unwrap_or_default());
+                storage.write(item, kept).await
+            }
+            None => storage.remove(item).await,
+        };
+        if spoilt.is_ok() {
+            self.ground.faults.befell(fault);
+            self.ground.log.say(format!("{} {fault}", self.name));
+        }
     }
 
     /// Starts the agent that is installed, if it runs and none does.
     pub fn start_agent(self: &Arc<Self>) {
         let Some(bootstrap) = self.bootstrap() else { return };
-        let storage = {
-            let state = self.state();
-            let runs = state.agent.as_ref().is_some_and(|agent| !agent.is_finished());
-            match (&state.boot, &state.storage) {
-                (Some(_), Some(storage)) if !runs => storage.clone(),
-                (Some(_) | None, Some(_) | None) => return,
-            }
-        };
+        if self.state().boot.is_none() || self.has_agent() {
+            return;
+        }
+        let storage = Storage::Memory(Arc::clone(&self.disk));
         let config = AgentConfig { bootstrap, version: VERSION.to_owned(), storage, pace: pace() };
         let luck = Arc::clone(&self.ground.hosts);
         let ground = lattice_agent::Ground {
@@ -221,9 +249,13 @@ impl Host {
         self.ground.log.say(format!("{} agent starts", self.name));
         let agent = tokio::spawn(async move {
             let ended = lattice_agent::run_on(config, ground, CancellationToken::new()).await;
+            let is_restarted = matches!(ended, Err(AgentError::Storage(_)));
             let why = ended.map_or_else(|error| error.to_string(), |()| "shutdown".to_owned());
             host.ground.log.say(format!("{} agent ended: {why}", host.name));
             host.state().ended = Some(why);
+            if is_restarted {
+                later(&host, RESTART, Self::start_agent);
+            }
         });
         let mut state = self.state();
         state.ended = None;
@@ -232,13 +264,33 @@ impl Host {
 
     /// How ill it is from now on.
     pub fn ail(&self, lost_gpus: u32, minor_issue: Option<String>) {
-        let mut state = self.state();
-        (state.lost_gpus, state.minor_issue) = (lost_gpus, minor_issue);
+        self.metal.lose_gpus(lost_gpus);
+        self.state().minor_issue = minor_issue;
     }
 
     /// A power supply fails, or is replaced.
     pub fn set_broken(&self, broken: bool) {
         self.state().broken = broken;
+    }
+
+    /// The disk of its agent cannot be written from now on, or can be again.
+    pub fn set_disk_failing(&self, fails: bool) {
+        let refused = self.disk.refused();
+        self.disk.set_failing(fails);
+        let told = std::mem::replace(&mut self.state().refused_writes, refused);
+        if refused > told {
+            self.ground.faults.befell(Fault::DiskFailed);
+        }
+    }
+
+    /// Its BMC takes another login from now on, or the known one again.
+    pub fn set_locked(&self, locked: bool) {
+        self.state().locked = locked;
+    }
+
+    /// Whether its BMC takes another login than the one that is known.
+    pub fn is_locked(&self) -> bool {
+        self.state().locked
     }
 
     /// Whether a power supply failed.
@@ -261,13 +313,13 @@ impl AgentHost for Host {
     }
 
     async fn facts(&self) -> HostFacts {
-        facts(GPUS - self.state().lost_gpus)
+        self.metal.facts()
     }
 
     async fn health(&self) -> HealthSummary {
         let state = self.state();
         HealthSummary {
-            gpu_count: GPUS - state.lost_gpus,
+            gpu_count: self.metal.gpus(),
             max_temperature_c: Some(54),
             ecc_uncorrected: 0,
             minor_issue: state.minor_issue.clone(),
@@ -275,32 +327,20 @@ impl AgentHost for Host {
     }
 
     fn hands(&self) -> Arc<dyn Hands> {
-        let hands = self.hands().unwrap_or_else(|| Arc::new(SimulatedHands::new(facts(0))));
-        Arc::new(SlowHands::new(hands, Arc::clone(&self.ground.hosts)))
+        let boot = self.state().boot.as_ref().map(|boot| (boot.id.clone(), Arc::clone(&boot.hands)));
+        let (boot, hands) =
+            boot.unwrap_or_else(|| (String::new(), Arc::new(SimulatedHands::new(HostFacts::default()))));
+        Arc::new(SlowHands::new(hands, self.node(), (Arc::clone(&self.metal), boot), &self.ground))
     }
 }
 
-fn facts(gpus: u32) -> HostFacts {
-    let gpu = |index| GpuFact {
-        address: format!("0000:{index:02x}:00.0"),
-        vendor: "10de".to_owned(),
-        model: "simulated".to_owned(),
-    };
-    let disk = |index| DiskFact {
-        name: format!("nvme{index}n1"),
-        model: "simulated".to_owned(),
-        size_bytes: 1 << 40,
-        in_use: index == 0,
-    };
-    HostFacts {
-        gpus: (0..gpus).map(gpu).collect(),
-        nics: Vec::new(),
-        disks: (0..2).map(disk).collect(),
-        memory_mib: 1 << 20,
-        cpus: 64,
-        kernel: "6.12".to_owned(),
-        os: "simulated".to_owned(),
-    }
+/// Somebody does that to a host, after a while.
+pub fn later(host: &Arc<Host>, pause: Duration, what: fn(&Arc<Host>)) {
+    let host = Arc::clone(host);
+    tokio::spawn(async move {
+        tokio::time::sleep(pause).await;
+        what(&host);
+    });
 }
 
 /// Production's pace, but that the hardware is looked at within the life.

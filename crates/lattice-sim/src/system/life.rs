@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lattice_agent::Item;
 use lattice_core::actor::{Actor, Role};
 use lattice_core::bmc::{Bmc, BmcCause, BmcEndpoint, BmcPolicy, BmcWay, BreakerState, CipherSuite};
 use lattice_core::change::{Change, Outcome};
 use lattice_core::command::Request;
 use lattice_core::credential::ApiToken;
 use lattice_core::ids::{ApiTokenId, CorrelationId, Generation, OpId, SiteId};
+use lattice_core::node::Node;
 use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::secret::{Secret, token_hash};
 use lattice_core::site::{AutomationPolicy, LxdSite, SensitivePolicy, Site, SiteProvider, SiteStatus};
@@ -21,8 +23,9 @@ use lattice_workflow::tools::Entropy;
 use serde_json::json;
 
 use super::cloud::Cloud;
+use super::faults::Fault;
 use super::ground::{Ground, Secrets, Weather};
-use super::host::{GPUS, Host};
+use super::host::{GPUS, Host, later};
 use super::luck::Luck;
 use super::network::Network;
 use super::operator::{Ask, Operator, post};
@@ -33,6 +36,8 @@ use super::server::{Server, Servers};
 pub const SITE: &str = "sim";
 /// How long nothing goes wrong before the end is looked at.
 const REST: Duration = Duration::from_secs(30 * 60);
+/// How much longer than anything may stand still nothing must move, for the end to come sooner.
+const QUIET: Duration = Duration::from_secs(120);
 
 /// One life.
 pub struct LifeOf {
@@ -48,6 +53,8 @@ pub struct LifeOf {
     luck: Luck,
     hosts: u64,
     most_hosts: u64,
+    /// Nothing goes wrong any more.
+    rests: bool,
 }
 
 impl LifeOf {
@@ -83,7 +90,20 @@ impl LifeOf {
         // Some sites are large enough for a mass failure.
         let most_hosts = if luck.once_in(150) { 12 + luck.below(3) } else { 2 + luck.below(5) };
         let server_due = tokio::time::Instant::now();
-        Ok(Self { ground, cloud, network, store, servers, server, server_due, operator, luck, hosts: 0, most_hosts })
+        Ok(Self {
+            ground,
+            cloud,
+            network,
+            store,
+            servers,
+            server,
+            server_due,
+            operator,
+            luck,
+            hosts: 0,
+            most_hosts,
+            rests: false,
+        })
     }
 
     /// Lives through `steps`, then rests; what was found wrong.
@@ -117,21 +137,30 @@ impl LifeOf {
     /// Nothing goes wrong from here on; in the end everything must be in its place.
     async fn rest(&mut self) -> Result<(), String> {
         self.ground.log.say("rest");
+        self.rests = true;
         self.ground.set_weather(Weather::default());
         self.network.heal();
         for host in self.cloud.hosts() {
-            host.clock.jump(0);
+            // Whatever the servers' clock says, that of a host that is well says the same.
+            host.clock.jump(self.ground.clock.wrong_by());
             host.ail(0, None);
             host.set_broken(false);
+            host.set_locked(false);
+            host.set_disk_failing(false);
             host.switch_on();
             host.start_agent();
         }
         let until = tokio::time::Instant::now() + REST;
         while tokio::time::Instant::now() < until {
             self.keep_server().await?;
+            self.reset_breakers().await?;
             tokio::time::sleep(Duration::from_secs(20)).await;
             if !self.ground.all_wrong().is_empty() {
                 return Ok(());
+            }
+            // Whatever stands still for so long stands still.
+            if self.ground.quiet_for() > rest::STUCK + QUIET && self.server.is_some() {
+                break;
             }
         }
         let mut wrong = rest::at_rest(&self.ground, &self.cloud);
@@ -154,8 +183,36 @@ impl LifeOf {
                 };
                 self.server_due = now + outage;
             }
-            None if self.server.is_none() && now >= self.server_due => self.server = self.servers.start().await?,
+            None if self.server.is_none() && now >= self.server_due => {
+                self.jump_clock();
+                self.server = self.servers.start().await?;
+            }
             None => {}
+        }
+        Ok(())
+    }
+
+    /// The next server may have another clock than the one before; not once the end is waited for.
+    fn jump_clock(&self) {
+        if self.rests || !self.luck.once_in(300) {
+            return;
+        }
+        let by = i64::try_from(self.luck.below(600_000)).unwrap_or_default() - 300_000;
+        let fault = if by > self.ground.clock.wrong_by() { Fault::ClockAhead } else { Fault::ClockBehind };
+        self.ground.faults.befell(fault);
+        self.ground.log.say(format!("the servers' clock is wrong by {by} ms"));
+        self.ground.clock.jump(by);
+    }
+
+    /// What was refused too often is tried again once an operator says so.
+    async fn reset_breakers(&self) -> Result<(), String> {
+        let nodes = self.ground.model().living_nodes();
+        for (node, name) in nodes {
+            let bmc = self.store.bmc(node).await.map_err(|error| error.to_string())?;
+            if bmc.is_some_and(|bmc| bmc.breaker != BreakerState::Closed) {
+                let (path, body) = (format!("nodes/{node}/bmc/reset-breaker"), json!({"reason": "its login is right"}));
+                self.ask(Some(post(path, body, format!("reset the breaker of {name}"))));
+            }
         }
         Ok(())
     }
@@ -197,7 +254,7 @@ impl LifeOf {
     /// Something happens to one host.
     async fn befalls(&self, host: &Arc<Host>) {
         let (log, luck) = (&self.ground.log, &self.luck);
-        match luck.below(37) {
+        match luck.below(43) {
             0..8 => self.kill_agent(host).await,
             8..12 => {
                 log.say(format!("{} loses power", host.name));
@@ -230,10 +287,20 @@ impl LifeOf {
                 log.say(format!("{} has {} GPUs, issue {issue:?}", host.name, GPUS - lost));
                 host.ail(lost, issue);
             }
-            _ => {
+            35..37 => {
                 let broken = !host.broken();
                 log.say(format!("{} power supply broken: {broken}", host.name));
                 host.set_broken(broken);
+            }
+            37..40 => {
+                let locked = !host.is_locked();
+                log.say(format!("{} BMC takes another login: {locked}", host.name));
+                host.set_locked(locked);
+            }
+            _ => {
+                log.say(format!("{} disk fails", host.name));
+                host.set_disk_failing(true);
+                later(host, luck.millis(500, 90_000), |host| host.set_disk_failing(false));
             }
         }
     }
@@ -241,9 +308,11 @@ impl LifeOf {
     async fn kill_agent(&self, host: &Arc<Host>) {
         if host.kill_agent() {
             self.ground.log.say(format!("{} agent killed", host.name));
-            if self.luck.once_in(150) {
-                host.spoil_state_file(self.luck.once_in(500)).await;
-                self.ground.log.say(format!("{} state file spoilt", host.name));
+            for item in [Item::State, Item::Tasks] {
+                if self.luck.once_in(150) {
+                    let torn_at = self.luck.once_in(500).then(|| self.luck.bits());
+                    host.spoil(item, torn_at).await;
+                }
             }
         }
         later(host, self.luck.millis(500, 60_000), Host::start_agent);
@@ -252,8 +321,15 @@ impl LifeOf {
     fn weather(&self) {
         let luck = &self.luck;
         let some = |most: u64| if luck.once_in(400) { luck.below(most) } else { 0 };
-        let weather =
-            Weather { lost: some(300), late: some(300), doubled: some(300), provider: some(400), store: some(120) };
+        let weather = Weather {
+            lost: some(300),
+            late: some(300),
+            doubled: some(300),
+            provider: some(400),
+            store: some(120),
+            unknown: some(500),
+            hosts: some(200),
+        };
         self.ground.log.say(format!("weather: {weather:?}"));
         self.ground.set_weather(weather);
     }
@@ -295,9 +371,10 @@ impl LifeOf {
         let nodes: Vec<_> = {
             let model = self.ground.model();
             let has_one = |name: &str| name.ends_with(['2', '4', '6', '8']);
-            model.nodes.values().filter(|node| has_one(&node.hostname)).map(|node| (node.id, node.site)).collect()
+            let of = |node: &Node| (node.id, node.site, node.hostname[1..].parse().unwrap_or(0_u8));
+            model.nodes.values().filter(|node| has_one(&node.hostname)).map(of).collect()
         };
-        for (node, site) in nodes {
+        for (node, site, place) in nodes {
             if self.store.bmc(node).await.map_err(|error| error.to_string())?.is_some() {
                 continue;
             }
@@ -305,7 +382,7 @@ impl LifeOf {
                 node,
                 site,
                 endpoint: BmcEndpoint {
-                    address: [127, 0, 0, 1].into(),
+                    address: [10, 0, 0, place].into(),
                     port: None,
                     way: BmcWay::Ipmi { cipher: CipherSuite::Seventeen },
                     credential_path: "sim/bmc".to_owned(),
@@ -322,15 +399,6 @@ impl LifeOf {
     }
 }
 
-/// Somebody does that to a host, after a while.
-fn later(host: &Arc<Host>, pause: Duration, what: fn(&Arc<Host>)) {
-    let host = Arc::clone(host);
-    tokio::spawn(async move {
-        tokio::time::sleep(pause).await;
-        what(&host);
-    });
-}
-
 /// Founds the site: its row, its SKU, and the token of its operators.
 async fn found(ground: &Ground, store: &Store, luck: &Luck) -> Result<Secret<String>, String> {
     let now = ground.clock.now();
@@ -341,6 +409,9 @@ async fn found(ground: &Ground, store: &Store, luck: &Luck) -> Result<Secret<Str
         ..HeartbeatPolicy::default()
     };
     ground.model().policy = heartbeat;
+    // Where it is not kept, no wipe of a host succeeds whose system runs from an NVMe drive.
+    let keep_system_drive = luck.once_in(700);
+    ground.model().keeps_system_drive = keep_system_drive;
     let site = Site {
         id: SiteId::generate(&*ground.ids, now),
         name: SITE.to_owned(),
@@ -363,8 +434,7 @@ async fn found(ground: &Ground, store: &Store, luck: &Luck) -> Result<Secret<Str
         brake: None,
         let_go_at: None,
         approved: Vec::new(),
-        // Where it is not kept, no wipe succeeds: the system runs from that drive.
-        sensitive: SensitivePolicy { keep_system_drive: luck.once_in(850), ..SensitivePolicy::default() },
+        sensitive: SensitivePolicy { keep_system_drive, ..SensitivePolicy::default() },
         status: SiteStatus::Active,
         created_at: now,
         updated_at: now,

@@ -28,6 +28,8 @@ pub struct Model {
     pub tasks: BTreeMap<TaskId, Task>,
     /// The times of every site.
     pub policy: HeartbeatPolicy,
+    /// Whether the site lets a wipe leave the drive that the system runs from.
+    pub keeps_system_drive: bool,
     /// When an operator let a brake go last, for each site.
     pub let_go_at: BTreeMap<SiteId, Timestamp>,
 }

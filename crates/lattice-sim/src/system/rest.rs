@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lattice_core::agent::task::Task;
 use lattice_core::allocation::{AllocationStatus, Candidate, place};
 use lattice_core::change::HistoryRow;
 use lattice_core::ids::{EventSeq, NodeId};
@@ -19,7 +20,7 @@ use super::host::{GPUS, Host};
 use super::model::Model;
 
 /// How long something may stand without a step once everything works.
-const STUCK: Duration = Duration::from_secs(900);
+pub const STUCK: Duration = Duration::from_secs(900);
 
 /// What does not stand still as it should, or stands still and should not.
 pub fn at_rest(ground: &Ground, cloud: &Cloud) -> Vec<String> {
@@ -92,7 +93,10 @@ fn lost_agent(node: &Node, host: &Host) -> Option<String> {
 
 fn idle_tasks(model: &Model, node: &Node, now: Timestamp) -> Vec<String> {
     let open = model.tasks.values().filter(|task| task.node == node.id && !task.status.is_final());
-    let old = open.filter(|task| now.since(task.updated_at) > STUCK);
+    // A wipe that hangs is given up by its agent at the end of its time.
+    let patience =
+        |task: &Task| STUCK.max(task.input.kind().term().start_within + task.input.kind().term().finish_within);
+    let old = open.filter(|task| now.since(task.updated_at) > patience(task));
     old.map(|task| format!("tasks end: {} of {} is {}", task.input.kind(), node.hostname, task.status)).collect()
 }
 

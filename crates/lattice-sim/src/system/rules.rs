@@ -2,8 +2,6 @@
 //!
 //! Each rule looks at one commit as it changed the rows, and at the rows after it; it says what is wrong.
 
-use std::collections::BTreeSet;
-
 use lattice_core::actor::Role;
 use lattice_core::agent::task::{TaskKind, TaskStatus};
 use lattice_core::allocation::{Allocation, AllocationStatus};
@@ -192,24 +190,27 @@ fn wipes_asked(_: &Model, moved: &Moved<'_>) -> Vec<String> {
     unwiped.map(|(_, after)| format!("{} was sensitive and need not be wiped", after.hostname)).collect()
 }
 
+/// Whether a node that was to be wiped need not be any more.
+pub fn is_let_off(before: &Node, after: &Node) -> bool {
+    let needs = |node: &Node| node.hold(HoldKind::WipeRequired).is_some() || node.hold(HoldKind::WipeFailed).is_some();
+    needs(before) && !needs(after) && after.state.status != Status::Deleted
+}
+
 fn wipes_done(model: &Model, moved: &Moved<'_>) -> Vec<String> {
     let mut wrong = Vec::new();
     for (before, after) in moved.nodes.iter().filter_map(|(before, after)| Some((before.as_ref()?, after))) {
-        let needs =
-            |node: &Node| node.hold(HoldKind::WipeRequired).is_some() || node.hold(HoldKind::WipeFailed).is_some();
-        if !needs(before) || needs(after) || after.state.status == Status::Deleted {
+        if !is_let_off(before, after) {
             continue;
         }
-        // By a job of that kind alone, each of whose kinds of wipe was reported as done, with evidence.
+        // By a job of that kind alone, by whose tasks each kind of device was erased, with evidence. What the host has,
+        // and what is left on it, is looked at beside.
         let job = moved.jobs.iter().find(|(_, job)| job.kind == JobKind::SensitiveWipe && job.node == after.id);
-        let wipes =
-            |id| model.tasks.values().filter(move |task| task.owner.job() == Some(id) && task.input.kind().is_wipe());
+        let wipes = |id| model.tasks.values().filter(move |task| task.owner.job() == Some(id));
         let is_wiped = job.is_some_and(|(_, job)| {
-            let asked: BTreeSet<TaskKind> = wipes(job.id).map(|task| task.input.kind()).collect();
-            let done = |kind: &TaskKind| {
-                wipes(job.id).any(|task| task.input.kind() == *kind && task.status == TaskStatus::Succeeded)
+            let done = |kind: TaskKind| {
+                wipes(job.id).any(|task| task.input.kind() == kind && task.status == TaskStatus::Succeeded)
             };
-            !asked.is_empty() && asked.iter().all(done)
+            [TaskKind::GpuScrub, TaskKind::NvmeErase, TaskKind::RamScrub].into_iter().all(done)
         });
         if !is_wiped {
             wrong.push(format!("{} need not be wiped any more, and was not", after.hostname));

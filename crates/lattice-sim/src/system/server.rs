@@ -1,7 +1,8 @@
 //! Servers, one after the other over the same rows: each with its own memory, killed at any commit.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -18,6 +19,7 @@ use lattice_server::metrics::Metrics;
 use lattice_server::plane::{self, Pauses, Plane, Settings};
 use lattice_store::{Store, StoreError, Witness};
 
+use super::acts::Seen;
 use super::cloud::{Cloud, Reach};
 use super::ground::{Ground, Secrets};
 use super::network::{Front, Network};
@@ -32,12 +34,14 @@ pub struct Life {
     alive: AtomicBool,
     /// Commits until its death; negative: it is not planned.
     fuse: AtomicI64,
+    /// What it saw of machines, by what it looked at.
+    seen: Mutex<BTreeMap<String, Seen>>,
 }
 
 impl Life {
     /// One that has begun.
     pub fn new(name: String) -> Self {
-        Self { name, alive: AtomicBool::new(true), fuse: AtomicI64::new(-1) }
+        Self { name, alive: AtomicBool::new(true), fuse: AtomicI64::new(-1), seen: Mutex::default() }
     }
 
     /// Whether it goes on.
@@ -53,6 +57,16 @@ impl Life {
     /// It ends at a commit from here on: before it, or before anything that follows it.
     pub fn end_at_commit(&self, commits: u64) {
         self.fuse.store(i64::try_from(commits).unwrap_or(i64::MAX), Ordering::Relaxed);
+    }
+
+    /// It saw something.
+    pub fn saw(&self, what: &str, seen: Seen) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(what.to_owned(), seen);
+    }
+
+    /// What it saw; once, since what is done next changes it.
+    pub fn take_seen(&self, what: &str) -> Option<Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(what)
     }
 
     fn burns(&self) -> bool {
@@ -173,7 +187,8 @@ impl Servers {
         let (ground, life) = (Arc::clone(&self.ground), Arc::clone(life));
         let witness =
             AtCommits { ground: Arc::clone(&ground), life: Arc::clone(&life), cloud: Arc::clone(&self.cloud) };
-        let reach = Arc::new(Reach { cloud: Arc::clone(&self.cloud), life: Arc::clone(&life) });
+        let gates = Arc::default();
+        let reach = Arc::new(Reach { cloud: Arc::clone(&self.cloud), life: Arc::clone(&life), gates });
         let random = std::array::from_fn(|index| u8::try_from(index).unwrap_or_default());
         let keys = Keys::load_or_create(&*self.secrets, ground.clock.now(), random).await;
         let keys = keys.map_err(|error| error.to_string())?;

@@ -1,9 +1,11 @@
 //! Each rule and each look at the end is seen to fire.
 
-use std::collections::BTreeMap;
+mod acts;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use lattice_core::actor::{Actor, Role};
-use lattice_core::agent::task::{CheckpointHow, Limits, Running};
+use lattice_core::agent::task::{CheckpointHow, Limits, Running, WipeEvidence, WipeOutput};
 use lattice_core::allocation::{
     Allocation, AllocationCause, AllocationChange, AllocationStatus, Ownership, RequeuePolicy, Wanted, Workload,
 };
@@ -11,14 +13,16 @@ use lattice_core::change::{Change, Commit, HistoryRow, NodeAction, NodeChange};
 use lattice_core::ids::{AllocationId, CorrelationId, Generation, IdSource, NodeId, OpId, OwnershipEpoch, SiteId};
 use lattice_core::node::{Availability, DownCause, Hold, HoldKind, Node, NodeClass, NodeState, OnboardingMode, Status};
 use lattice_core::time::Timestamp;
+use strum::VariantArray;
 
-use super::check::{returned, twice};
+use super::check::{returned, twice, unclean};
 use super::ground::START;
 use super::luck::Luck;
+use super::metal::Metal;
 use super::model::Model;
 use super::rest::broken_chain;
 use super::rules::RULES;
-use super::{Plan, live, live_twice};
+use super::{Fault, Plan, STEPS, live, live_twice};
 
 struct Bench {
     ids: Luck,
@@ -239,6 +243,44 @@ fn a_sensitive_node_that_escapes_its_wipe_is_seen() {
     assert_eq!(bench.broken(system(), changes), ["only a wipe ends the need of one"]);
 }
 
+/// What a host has is known by the host itself: each device that work soiled must be erased, and then it restarts.
+#[test]
+fn what_is_left_on_a_host_that_is_given_back_is_seen() {
+    let mut bench = Bench::new();
+    let node = bench.node(|_| {});
+    assert!(unclean(&node, None).is_some_and(|why| why.contains("no host")));
+    let metal = (0..50).map(|seed| Metal::new(&Luck::new(seed, "metal"))).find(|metal| metal.facts().disks.len() == 4);
+    let metal = metal.expect("some hosts have three NVMe drives");
+    assert_eq!(unclean(&node, Some(metal.left(false, Some("boot-1")))), None);
+    metal.soil();
+    let memory = WipeOutput { inventory: BTreeSet::from(["memory".to_owned()]), evidence: vec![evidence("memory")] };
+    metal.erased(&memory, "boot-1");
+    let left = metal.left(false, Some("boot-1"));
+    assert_eq!(left.soiled.len(), 7, "four GPUs and three drives");
+    assert!(unclean(&node, Some(left)).is_some_and(|why| why.contains("not erased: 0000:00:00.0")));
+    let all: Vec<_> = metal.left(false, None).soiled.iter().map(|device| evidence(device)).collect();
+    metal.erased(&WipeOutput { inventory: BTreeSet::new(), evidence: all }, "boot-1");
+    assert!(unclean(&node, Some(metal.left(false, Some("boot-1")))).is_some_and(|why| why.contains("not restarted")));
+    assert_eq!(unclean(&node, Some(metal.left(false, Some("boot-2")))), None);
+}
+
+fn evidence(device: &str) -> WipeEvidence {
+    WipeEvidence {
+        device: device.to_owned(),
+        model: String::new(),
+        serial: String::new(),
+        bytes: None,
+        method: String::new(),
+        tool: String::new(),
+        tool_version: String::new(),
+        exit_code: 0,
+        status_before: String::new(),
+        status_after: String::new(),
+        started_at: START,
+        finished_at: START,
+    }
+}
+
 #[test]
 fn a_brake_that_does_not_hold_and_a_mass_failure_without_one_are_seen() {
     let mut bench = Bench::new();
@@ -341,4 +383,21 @@ fn a_seed_gives_the_same_life_each_time() {
     let report = live_twice(plan);
     assert_eq!(report.wrong, Vec::<String>::new());
     assert_ne!(report.hash, live(Plan { seed: 8, ..plan }).hash);
+}
+
+/// What is never seen to befall tests nothing.
+#[test]
+fn everything_befalls_some_life() {
+    let mut befell = BTreeSet::new();
+    let is_all = |befell: &BTreeSet<Fault>| befell.len() == Fault::VARIANTS.len();
+    for seed in 1..=60 {
+        let report = live(Plan { seed, steps: STEPS, shows: false });
+        assert_eq!(report.wrong, Vec::<String>::new(), "seed {seed}");
+        befell.extend(report.faults.into_keys());
+        if is_all(&befell) {
+            return;
+        }
+    }
+    let never: Vec<&Fault> = Fault::VARIANTS.iter().filter(|fault| !befell.contains(fault)).collect();
+    panic!("never seen: {never:?}");
 }
