@@ -288,13 +288,16 @@ pub struct ActOnNode {
     /// Why.
     #[serde(default)]
     pub reason: String,
-    /// Ask checkpointable work to checkpoint; only for `drain`.
+    /// Ask checkpointable work to checkpoint; only for `drain`. A drain that runs becomes urgent, and stays so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub urgent: Option<bool>,
     /// After how many milliseconds what still runs is stopped and, unless its policy is `never`, queued again elsewhere;
-    /// only for `drain`. Sensitive work is never stopped by it.
+    /// only for `drain`. A drain that runs gets this one, counted from now. Sensitive work is never stopped by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
+    /// Take the deadline of a drain that runs away: what runs ends in its own time. Only for `drain`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_deadline: Option<bool>,
     /// The image, by the name that its site knows; absent: the one of new nodes. Only for `reimage`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,

@@ -144,6 +144,17 @@ fn a_plain_drain_does_not_ask() {
 }
 
 #[test]
+fn a_drain_that_runs_is_changed_and_says_so() {
+    let changed = bodies::redrained();
+    let server = Recorded::new(&[("POST /api/v1/admin/nodes/c07u43/drain", &[ok(changed.clone()), ok(changed)])]);
+    insta::assert_snapshot!(server.lattice("node drain c07u43 --deadline 30m --yes"));
+    assert_eq!(server.seen()[0].body, r#"{"reason":"","deadline_ms":1800000}"#);
+    assert_eq!(server.lattice("node drain c07u43 --no-deadline").status, 0, "it disturbs nobody");
+    assert_eq!(server.seen()[1].body, r#"{"reason":"","no_deadline":true}"#);
+    assert_ne!(server.lattice("node drain c07u43 --no-deadline --deadline 5m").status, 0);
+}
+
+#[test]
 fn a_dry_run_does_not_ask_and_says_would() {
     let server = Recorded::new(&[("POST /api/v1/admin/nodes/c07u43/drain", &[ok(bodies::drained(false))])]);
     insta::assert_snapshot!(server.lattice("node drain c07u43 --urgent --dry-run"));

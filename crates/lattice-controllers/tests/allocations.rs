@@ -8,7 +8,8 @@ use lattice_core::agent::task::{CheckpointHow, Progress, Task, TaskErrorCode, Ta
 use lattice_core::allocation::{Allocation, AllocationStatus, RequeuePolicy};
 use lattice_core::change::{Change, NodeAction, NodeChange, Outcome};
 use lattice_core::command::allocation;
-use lattice_core::command::node::{self as commands, Known};
+use lattice_core::command::drain::{Drain, drain};
+use lattice_core::command::node::Known;
 use lattice_core::node::machine::Health;
 use lattice_core::node::{Availability, HoldKind, NodeClass, NodeState, Status};
 use world::{World, at, obedient};
@@ -155,8 +156,7 @@ async fn an_urgent_drain_saves_what_can_be_saved_and_it_goes_on_elsewhere() {
         has_bmc: false,
     };
     let planned =
-        commands::drain(&known, &world.request(at(2)), commands::Drain { urgent: true, deadline: None }, &|| [5; 16])
-            .unwrap();
+        drain(&known, &world.request(at(2)), Drain { urgent: true, ..Drain::default() }, &|| [5; 16]).unwrap();
     assert!(matches!(world.store.commit_one(planned.commit).await.unwrap(), Outcome::Applied { .. }));
     world.agents(at(3), obedient).await;
     world.tick(at(3)).await;

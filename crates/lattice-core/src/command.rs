@@ -9,6 +9,7 @@ pub mod bootstrap;
 pub mod claim;
 pub mod conformance;
 pub mod create;
+pub mod drain;
 pub mod hold;
 pub mod job;
 pub mod label;

@@ -4,6 +4,7 @@
 use lattice_core::actor::{Actor, Role};
 use lattice_core::change::{Change, Commit, Guard, NodeChange, Resource, audit_hash, derive};
 use lattice_core::command::create::{self, DrawnToken, MaasMachine, NewNode};
+use lattice_core::command::drain;
 use lattice_core::command::node::{self as command, Known, ResumeNode};
 use lattice_core::command::remedy::Remedy;
 use lattice_core::command::{Planned, Refused, Request, agent, hold};
@@ -347,7 +348,7 @@ fn lifecycle_verbs_create_the_job_that_owns_the_node_in_the_same_commit() {
     let cases: [(&str, Result<Planned, Refused>, Status); 3] = [
         (
             "drain",
-            command::drain(&known(&ready, &site), &request(&ids), command::Drain::default(), &|| [0; 16]),
+            drain::drain(&known(&ready, &site), &request(&ids), drain::Drain::default(), &|| [0; 16]),
             Status::Active,
         ),
         ("retire", command::retire(&known(&ready, &site), &request(&ids), Disposal::Keep), Status::Draining),

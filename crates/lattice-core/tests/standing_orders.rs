@@ -7,17 +7,21 @@ use std::time::Duration;
 
 use fleet::{Counter, NOW, node, request, site, sku};
 use lattice_core::actor::Actor;
+use lattice_core::allocation::{Allocation, AllocationStatus, RequeuePolicy, Wanted};
 use lattice_core::change::{Change, Commit};
+use lattice_core::command::allocation::{self, NewAllocation};
 use lattice_core::command::conformance::{JUDGE, judge};
-use lattice_core::command::node::{self as commands, Drain, Known};
+use lattice_core::command::drain::{self, Deadline, Drain, Redrain};
+use lattice_core::command::node::{self as commands, Known};
 use lattice_core::command::remedy::{Remedy, Standing, remedy};
 use lattice_core::command::{Refused, Request, label, site as orders};
 use lattice_core::ids::Generation;
-use lattice_core::job::{Job, JobInput, JobKind, JobStatus};
+use lattice_core::job::{Disposal, Input, Job, JobInput, JobKind, JobState, JobStatus, StageName, flow_for, step};
 use lattice_core::node::machine::Health;
 use lattice_core::node::{Availability, DownCause, Hold, HoldKind, Labels, Node, NodeClass, NodeState, Status};
 use lattice_core::site::{ApprovedFingerprint, AutomationPolicy, Governor, LxdSite, Site, SiteProvider};
 use lattice_core::time::Timestamp;
+use serde_json::json;
 
 fn known<'a>(node: &'a Node, site: &'a Site, job: Option<&'a Job>) -> Known<'a> {
     Known { node, job, health: Health::Passed, live_allocations: 0, site, placed: &[], has_bmc: false }
@@ -53,8 +57,8 @@ fn a_deadline_is_kept_with_the_drain_and_one_that_makes_no_sense_is_refused_by_n
     let (ids, site) = (Counter::default(), site());
     let ready = node(Status::Active, Availability::Ready);
     let ask = |seconds| {
-        let how = Drain { urgent: false, deadline: Some(Duration::from_secs(seconds)) };
-        commands::drain(&known(&ready, &site, None), &request(&ids), how, &|| [0; 16])
+        let how = Drain { urgent: false, deadline: Deadline::After(Duration::from_secs(seconds)) };
+        drain::drain(&known(&ready, &site, None), &request(&ids), how, &|| [0; 16])
     };
     let job = job_of(&ask(7_200).unwrap().commit).unwrap();
     assert_eq!(job.input, JobInput::Drain { urgent: false, deadline_ms: Some(7_200_000), allocations: 0 });
@@ -63,11 +67,116 @@ fn a_deadline_is_kept_with_the_drain_and_one_that_makes_no_sense_is_refused_by_n
     }
 }
 
+/// What a second drain comes to.
+fn again(site: &Site, draining: (&Node, &Job), placed: &[Allocation], how: Drain, now: Timestamp) -> Option<Redrain> {
+    let ids = Counter::default();
+    let known = Known { placed, ..known(draining.0, site, Some(draining.1)) };
+    let request = Request { now, ..request(&ids) };
+    drain::redrain(&known, &request, how, &|| [0; 16]).unwrap()
+}
+
+#[test]
+fn a_drain_that_runs_becomes_urgent_once_and_asks_each_that_can_save_its_state() {
+    let (ids, site) = (Counter::default(), site());
+    let ready = node(Status::Active, Availability::Ready);
+    let placed = [active_on(&ready, true), active_on(&ready, false)];
+    let known = Known { placed: &placed, ..known(&ready, &site, None) };
+    let drained = drain::drain(&known, &request(&ids), Drain::default(), &|| [0; 16]).unwrap().commit;
+    let (draining, job) = (node_of(&drained), job_of(&drained).unwrap());
+    let urgent = Drain { urgent: true, ..Drain::default() };
+    let Some(Redrain::Changed(changed)) = again(&site, (&draining, &job), &placed, urgent, NOW) else { panic!() };
+    let after = job_of(&changed.planned.commit).unwrap();
+    assert_eq!(
+        (after.id, &after.input),
+        (job.id, &JobInput::Drain { urgent: true, deadline_ms: None, allocations: 2 })
+    );
+    let asked = |commit: &Commit| commit.changes.iter().filter(|change| matches!(change, Change::Task(_))).count();
+    assert_eq!((asked(&drained), asked(&changed.planned.commit)), (0, 1), "of two allocations one can");
+    assert_eq!(notes(&changed.planned.commit), ["node.drain_changed"]);
+    assert_eq!(changed.planned.job, Some(job.id), "its driver is woken");
+    let twice = again(&site, (&draining, &after), &placed, urgent, NOW);
+    assert_eq!(twice, Some(Redrain::AlreadySo(job.id)), "the same again changes nothing");
+    let later = Drain { urgent: false, deadline: Deadline::After(Duration::from_secs(60)) };
+    let Some(Redrain::Changed(changed)) = again(&site, (&draining, &after), &placed, later, NOW) else { panic!() };
+    assert!(changed.how.urgent && asked(&changed.planned.commit) == 0, "urgency stays, and nobody is asked twice");
+}
+
+#[test]
+fn the_deadline_of_a_drain_that_runs_moves_either_way_and_is_taken_away() {
+    let (ids, site) = (Counter::default(), site());
+    let ready = node(Status::Active, Availability::Ready);
+    let how = Drain { urgent: true, deadline: Deadline::After(Duration::from_secs(7_200)) };
+    let drained = drain::drain(&known(&ready, &site, None), &request(&ids), how, &|| [0; 16]).unwrap().commit;
+    let (draining, mut job) = (node_of(&drained), job_of(&drained).unwrap());
+    job.state = step(&flow_for(&job.input, &site), &job.state, &Input::Start, NOW).unwrap().unwrap();
+    job.state = JobState { stage: StageName::WaitForDrained, highest_stage: StageName::WaitForDrained, ..job.state };
+    let hour = Duration::from_secs(3_600);
+    let rows = [
+        (600, Deadline::After(Duration::from_secs(60)), Some(660)),
+        (700, Deadline::After(Duration::from_secs(5 * 86_400)), Some(700 + 5 * 86_400)),
+        (3 * 86_400, Deadline::Never, None),
+    ];
+    for (at, deadline, expected) in rows {
+        let now = NOW + Duration::from_secs(at);
+        let how = Drain { urgent: false, deadline };
+        let Some(Redrain::Changed(changed)) = again(&site, (&draining, &job), &[], how, now) else {
+            panic!("{deadline:?}")
+        };
+        let fence = job.state.fence;
+        job = job_of(&changed.planned.commit).unwrap();
+        let expected = expected.map(|seconds| NOW + Duration::from_secs(seconds));
+        assert_eq!(job.drain_deadline(), expected);
+        let patience = expected.map_or(now + Duration::from_secs(86_400), |deadline| deadline + hour);
+        assert_eq!(job.state.deadline, Some(patience), "an operator is asked then, and not before");
+        assert_eq!(job.state.fence.0, fence.0 + 1, "a turn that runs decided on what was asked before");
+        assert!(changed.how.urgent && job.state.stage == StageName::WaitForDrained);
+    }
+    let never = Drain { urgent: false, deadline: Deadline::Never };
+    assert_eq!(again(&site, (&draining, &job), &[], never, NOW), Some(Redrain::AlreadySo(job.id)));
+    for wrong in [0, 31 * 86_400] {
+        let how = Drain { urgent: false, deadline: Deadline::After(Duration::from_secs(wrong)) };
+        let refused = drain::redrain(&known(&draining, &site, Some(&job)), &request(&ids), how, &|| [0; 16]);
+        assert!(matches!(refused, Err(Refused::Invalid { field: "deadline_ms", .. })), "{wrong}");
+    }
+}
+
+#[test]
+fn a_second_drain_that_asks_nothing_new_or_of_another_job_has_its_answer_as_before() {
+    let (ids, site) = (Counter::default(), site());
+    let ready = node(Status::Active, Availability::Ready);
+    let drained = drain::drain(&known(&ready, &site, None), &request(&ids), Drain::default(), &|| [0; 16]).unwrap();
+    let (draining, job) = (node_of(&drained.commit), job_of(&drained.commit).unwrap());
+    let urgent = Drain { urgent: true, ..Drain::default() };
+    let in_status = |status| Job { state: JobState { status, ..job.state.clone() }, ..job.clone() };
+    let rows = [
+        (job.clone(), Drain::default()),
+        (in_status(JobStatus::FailedManualIntervention), urgent),
+        (in_status(JobStatus::Compensating), urgent),
+        (Job { kind: JobKind::Retire, input: JobInput::Retire { disposal: Disposal::Keep }, ..job.clone() }, urgent),
+    ];
+    for (job, how) in rows {
+        assert_eq!(again(&site, (&draining, &job), &[], how, NOW), None, "{}", job.kind);
+        let refused = drain::drain(&known(&draining, &site, Some(&job)), &request(&ids), how, &|| [0; 16]);
+        assert!(matches!(refused, Err(Refused::Busy { .. })), "{refused:?}");
+    }
+}
+
+/// An allocation that runs on the node.
+fn active_on(node: &Node, saves: bool) -> Allocation {
+    let how = if saves { json!({"signal": {"number": 10}}) } else { json!("none") };
+    let workload = serde_json::from_value(json!({"argv": ["/usr/bin/train"], "checkpoint": how})).unwrap();
+    let (ids, class) = (Counter::default(), NodeClass::Standard);
+    let (wanted, requeue) = (Wanted::default(), RequeuePolicy::OnNodeFailure);
+    let new = NewAllocation { user: "ada".into(), class, wanted, workload, requeue };
+    let (one, _) = allocation::request(&request(&ids), new).unwrap();
+    Allocation { status: AllocationStatus::Active, node: Some(node.id), epoch: Some(node.ownership.epoch), ..one }
+}
+
 #[test]
 fn undraining_cancels_the_drain_that_is_not_over_in_the_same_commit() {
     let (ids, site) = (Counter::default(), site());
     let ready = node(Status::Active, Availability::Ready);
-    let drained = commands::drain(&known(&ready, &site, None), &request(&ids), Drain::default(), &|| [0; 16]).unwrap();
+    let drained = drain::drain(&known(&ready, &site, None), &request(&ids), Drain::default(), &|| [0; 16]).unwrap();
     let (draining, job) = (node_of(&drained.commit), job_of(&drained.commit).unwrap());
     let undrained = commands::undrain(&known(&draining, &site, Some(&job)), &request(&ids)).unwrap();
     assert_eq!(node_of(&undrained.commit).state, NodeState::new(Status::Active, Availability::Ready));

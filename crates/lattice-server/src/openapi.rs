@@ -127,7 +127,7 @@ fn payload_schemas() -> BTreeMap<String, Value> {
 /// The shape of an event's payload by the event's name; none where there is no such event.
 fn shape_of(name: &str) -> Option<Shape> {
     Some(match name.split('.').collect::<Vec<_>>().as_slice() {
-        ["node", "conformance_drift" | "identity_shared" | "boot_not_repeated"]
+        ["node", "conformance_drift" | "identity_shared" | "boot_not_repeated" | "drain_changed"]
         | ["node", "alert", "raised"]
         | ["node", "bmc", "evidence"]
         | ["node", "component", "changed"]
@@ -192,6 +192,7 @@ const SINGLE: &[(&str, &str)] = &[
         "a job begins anew with other settings than it was accepted with; the payload says what differs",
     ),
     ("node.alert.raised", "operators should look at a node: it is down or failed; the payload says why"),
+    ("node.drain_changed", "a drain that runs became urgent, or got another deadline; the payload says which"),
     (
         "node.boot_not_repeated",
         "a boot came up ill and Lattice does not boot the node again; the payload says why, and what to do",

@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use harness::{Driven, World};
-use lattice_core::agent::task::{Progress, StopResult, TaskInput, TaskOutput, TaskReport};
+use lattice_core::agent::task::{CheckpointResult, Progress, StopResult, TaskInput, TaskOutput, TaskReport};
 use lattice_core::allocation::{AllocationStatus, RequeuePolicy, Wanted, Workload};
 use lattice_core::change::Change;
 use lattice_core::command::allocation::{self, NewAllocation};
+use lattice_core::command::drain::{Deadline, Drain, Redrain, redrain};
 use lattice_core::command::job::{Asked, act};
 use lattice_core::command::{node as commands, task};
 use lattice_core::failure::FailureClass;
@@ -23,7 +24,9 @@ use lattice_core::node::status::Owner;
 use lattice_core::node::{Availability, NodeClass, NodeState, Status};
 use lattice_providers::machine::fake::FakeCall;
 use lattice_providers::provider::{MachineProvider, NewInstance};
+use lattice_store::{PageRequest, TaskFilter};
 use lattice_workflow::crash::CrashPlan;
+use serde_json::json;
 
 const NAME: &str = "c07u43";
 
@@ -104,7 +107,11 @@ async fn a_retirement_and_a_removal_survive_a_crash_at_every_place() {
 async fn running(world: &World, node: NodeId, policies: &[RequeuePolicy]) -> Vec<AllocationId> {
     let mut all = Vec::new();
     for policy in policies {
-        let workload: Workload = serde_json::from_value(serde_json::json!({"argv": ["/usr/bin/train"]})).unwrap();
+        let workload: Workload = serde_json::from_value(json!({
+            "argv": ["/usr/bin/train"],
+            "checkpoint": if *policy == RequeuePolicy::Never { json!("none") } else { json!({"signal": {"number": 10}}) },
+        }))
+        .unwrap();
         let class = NodeClass::Standard;
         let new = NewAllocation { user: "ada".into(), class, wanted: Wanted::default(), workload, requeue: *policy };
         let (one, commit) = allocation::request(&world.request(), new).unwrap();
@@ -125,6 +132,7 @@ async fn agent_works(world: &World, node: NodeId) {
                 TaskOutput::Started { pid: 7, start_ticks: 1, cgroup: "a.scope".into(), not_limited: Vec::new() }
             }
             TaskInput::AllocationStop(_) => TaskOutput::Stopped { how: StopResult::Graceful, exit: None },
+            TaskInput::AllocationCheckpoint(_) => TaskOutput::Checkpoint { result: CheckpointResult::Done },
             other => panic!("not asked here: {other:?}"),
         };
         let (at, progress) = (world.request().now, Progress::Succeeded { output });
@@ -164,6 +172,69 @@ async fn past_its_deadline_a_drain_stops_what_runs_once_and_its_policy_says_whet
             .await;
         assert_eq!(driven.job.state.status, JobStatus::Completed, "{:?}", driven.job.state);
         assert_eq!(world.node(node).await.state.availability, Availability::Drained);
+        let mut ends = Vec::new();
+        for id in &all {
+            ends.push(world.store.allocation(*id).await.unwrap().unwrap().status);
+        }
+        assert_eq!(ends, [AllocationStatus::Requested, AllocationStatus::Released]);
+        driven
+    })
+    .await;
+}
+
+/// `lattice node drain NODE --urgent --deadline 60s`, of a drain that runs.
+async fn change_drain(world: &World, job: &Job, how: Drain) -> Redrain {
+    let (node, placed) = (world.node(job.node).await, world.store.placed_on(job.node).await.unwrap());
+    let (job, health) = (world.job(job.id).await, Health::NotReported);
+    let known = commands::Known {
+        node: &node,
+        job: Some(&job),
+        health,
+        live_allocations: 2,
+        site: &world.site,
+        placed: &placed,
+        has_bmc: false,
+    };
+    let changed = redrain(&known, &world.request(), how, &|| [3; 16]).unwrap().expect("it runs");
+    if let Redrain::Changed(changed) = &changed {
+        world.commit(changed.planned.commit.changes.clone(), changed.planned.commit.guards.clone()).await;
+    }
+    changed
+}
+
+#[tokio::test]
+async fn a_drain_that_runs_becomes_urgent_and_gets_a_deadline_wherever_the_server_dies() {
+    at_every_place(async |crash| {
+        let world = World::lxd().await;
+        let node = onboarded(&world, CrashPlan::never()).await.job.node;
+        let all = running(&world, node, &[RequeuePolicy::OnNodeFailure, RequeuePolicy::Never]).await;
+        let job = world.job_on(node, JobInput::Drain { urgent: false, deadline_ms: None, allocations: 2 }).await;
+        let urgent = Drain { urgent: true, deadline: Deadline::Unsaid };
+        let mut deadline = None;
+        let mut turns = 0;
+        let driven = world
+            .drive(job.id, crash, async |world| {
+                turns += 1;
+                if turns == 3 {
+                    let how = Drain { deadline: Deadline::After(Duration::from_secs(60)), ..urgent };
+                    assert!(matches!(change_drain(world, &job, how).await, Redrain::Changed(_)));
+                    assert!(matches!(change_drain(world, &job, urgent).await, Redrain::AlreadySo(_)));
+                    deadline = Some(world.request().now + Duration::from_secs(60));
+                }
+                agent_works(world, node).await;
+                let never = world.store.allocation(all[1]).await.unwrap().unwrap();
+                if deadline.is_none_or(|at| world.request().now < at) {
+                    assert_eq!(never.status, AllocationStatus::Active, "not before the deadline");
+                }
+            })
+            .await;
+        assert_eq!(driven.job.state.status, JobStatus::Completed, "{:?}", driven.job.state);
+        assert_eq!(driven.job.drain_deadline(), deadline);
+        assert_eq!(world.node(node).await.state.availability, Availability::Drained);
+        let filter = TaskFilter { node: Some(node), ..TaskFilter::default() };
+        let tasks = world.store.tasks(&filter, &PageRequest::first(100)).await.unwrap().items;
+        let asked = tasks.iter().filter(|task| matches!(task.input, TaskInput::AllocationCheckpoint(_))).count();
+        assert_eq!(asked, 1, "who can save its state is asked once");
         let mut ends = Vec::new();
         for id in &all {
             ends.push(world.store.allocation(*id).await.unwrap().unwrap().status);

@@ -127,6 +127,12 @@ pub fn drained(changed: bool) -> Value {
     })
 }
 
+/// A drain that runs, with another deadline.
+pub fn redrained() -> Value {
+    let draining = json!({"status": "active", "availability": "draining"});
+    with(drained(true), json!({"before": draining, "effects": ["what still runs in 30 min is stopped"]}))
+}
+
 /// A job in a list.
 pub fn job_row() -> Value {
     json!({

@@ -15,7 +15,7 @@ use crate::allocation::{
     Allocation, AllocationCause, AllocationChange, AllocationEvent, AllocationStatus, RequeuePolicy, Wanted, Workload,
 };
 use crate::change::{Change, Commit, NodeAction, NodeChange};
-use crate::ids::{AllocationId, Generation, OwnershipEpoch};
+use crate::ids::{AllocationId, Generation, JobId, OwnershipEpoch};
 use crate::node::availability::Effect;
 use crate::node::machine::Moved;
 use crate::node::{Node, NodeClass};
@@ -165,7 +165,7 @@ pub fn requeue(request: &Request, allocation: &Allocation) -> Result<Commit, Ref
     Ok(request.commit(Vec::new(), vec![changed(allocation, after, AllocationCause::Requeued)]))
 }
 
-/// Asks it to save its state, because its node is drained urgently. None: it cannot.
+/// Asks it to save its state, because its node is drained urgently; once for each drain. None: it cannot.
 ///
 /// # Errors
 /// The task cannot be issued.
@@ -173,7 +173,7 @@ pub fn checkpoint(
     request: &Request,
     allocation: &Allocation,
     node: &Node,
-    nonce: [u8; 16],
+    (drain, nonce): (JobId, [u8; 16]),
 ) -> Result<Option<Change>, Refused> {
     let (true, AllocationStatus::Active, Some(epoch)) =
         (allocation.is_checkpointable(), allocation.status, allocation.epoch)
@@ -181,7 +181,7 @@ pub fn checkpoint(
         return Ok(None);
     };
     let input = checkpoint_of(allocation.id, epoch, &allocation.workload);
-    let key = format!("allocation/{}/p{}/checkpoint", allocation.id, allocation.placements);
+    let key = format!("allocation/{}/p{}/checkpoint/{drain}", allocation.id, allocation.placements);
     issued(request, node, allocation, key, input, nonce).map(Some)
 }
 

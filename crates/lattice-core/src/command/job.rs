@@ -165,7 +165,7 @@ pub fn start(request: &Request, job: &Job, node: &Node, site: &Site) -> Result<O
     Ok(Some(changes))
 }
 
-fn successor(job: &Job, state: JobState, now: Timestamp) -> Job {
+pub(super) fn successor(job: &Job, state: JobState, now: Timestamp) -> Job {
     let finished_at = state.status.is_terminal().then_some(now);
     // An action on a live job fences its turn off, but the lease stays until it ends: what follows begins after it.
     let mut after = Job { finished_at, updated_at: now, generation: job.generation.next(), ..job.clone() };

@@ -1,7 +1,5 @@
 //! Commands on one node: the operator's verbs of S1 and S2.
 
-use std::time::Duration;
-
 use super::{Planned, Refused, Request, conformance};
 use crate::allocation::Allocation;
 use crate::change::{Change, Guard, NodeAction, NodeChange};
@@ -11,7 +9,6 @@ use crate::node::machine::{self, Facts, Health, Moved, NodeEvent, decide};
 use crate::node::status::{Owner, StatusEvent};
 use crate::node::{DownCause, Hold, HoldKind, Node, NodeClass, Status};
 use crate::site::{MaasSettings, Site, SiteProfile, SiteProvider};
-use crate::time::human;
 
 /// What is known about a node when a command comes in.
 #[derive(Debug, Clone)]
@@ -75,7 +72,7 @@ impl Known<'_> {
     }
 
     /// Moves the node and creates the job that owns it, in one commit.
-    fn with_job(&self, request: &Request, event: NodeEvent, input: JobInput) -> Result<Planned, Refused> {
+    pub(super) fn with_job(&self, request: &Request, event: NodeEvent, input: JobInput) -> Result<Planned, Refused> {
         self.not_busy()?;
         let job = NewJob { node: self.node, site: self.site, input, batch: None }.build(request);
         let facts = Facts { job: Some(job.id), ..self.facts(request) };
@@ -116,47 +113,6 @@ fn planned(known: &Known, request: &Request, moved: Moved, job: Option<Job>) -> 
     // Without a BMC there is nobody to be asked out of band.
     let effects = moved.effects.into_iter().filter(|effect| *effect != Effect::BmcCheck || known.has_bmc).collect();
     Planned { commit: request.commit(guards, changes), node: node.id, job: id, effects }
-}
-
-/// How a node is drained.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Drain {
-    /// What can save its state is asked to, and goes on elsewhere.
-    pub urgent: bool,
-    /// How long after now what still runs is stopped; none: it ends in its own time.
-    pub deadline: Option<Duration>,
-}
-
-/// Shortest and longest deadline: work gets a moment to end, and a month is longer than any maintenance waits.
-const DEADLINES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30 * 86_400)];
-
-/// S1's drain: no new work; running work ends. What still runs at the deadline is stopped and, unless its policy is
-/// `never`, queued again; sensitive work is never stopped by it.
-///
-/// `nonces` are for the tasks that ask work to save its state.
-///
-/// # Errors
-/// Not ready or degraded, enrolling, being retired, or owned by another job; a deadline that makes no sense.
-pub fn drain(known: &Known, request: &Request, how: Drain, nonces: &dyn Fn() -> [u8; 16]) -> Result<Planned, Refused> {
-    let [shortest, longest] = DEADLINES;
-    if how.deadline.is_some_and(|deadline| !(shortest..=longest).contains(&deadline)) {
-        let problem = format!("must be {} to {}", human(shortest), human(longest));
-        return Err(Refused::Invalid { field: "deadline_ms", problem });
-    }
-    let event = if how.urgent { AvailabilityEvent::DrainUrgently } else { AvailabilityEvent::Drain };
-    let input = JobInput::Drain {
-        urgent: how.urgent,
-        deadline_ms: how.deadline.map(|deadline| u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX)),
-        allocations: u32::try_from(known.placed.len()).unwrap_or(u32::MAX),
-    };
-    let mut planned = known.with_job(request, NodeEvent::Availability(event), input)?;
-    if planned.effects.contains(&Effect::RequestCheckpoint) {
-        for allocation in known.placed {
-            let asked = super::allocation::checkpoint(request, allocation, known.node, nonces())?;
-            planned.commit.changes.extend(asked);
-        }
-    }
-    Ok(planned)
 }
 
 /// Takes a draining or drained node back. Its health check must pass. A drain that is not over is cancelled in the same

@@ -1,14 +1,14 @@
 //! Why a node is not schedulable.
 
 use super::{Explanation, Unmet};
-use crate::allocation::Allocation;
+use crate::allocation::{Allocation, AllocationStatus};
 use crate::bmc::{Bmc, BmcReport, BreakerState};
 use crate::command::boots::{self, Again};
 use crate::command::remedy::Remedy;
 use crate::component::ComponentReport;
 use crate::explain::NextAction;
 use crate::heartbeat::detector;
-use crate::job::{Job, JobKind, JobStatus, StageName};
+use crate::job::{Job, JobInput, JobKind, JobStatus, StageName};
 use crate::node::availability::BOOT_FAILURES;
 use crate::node::class::SilenceTimes;
 use crate::node::machine::Health;
@@ -203,6 +203,21 @@ impl<'a> Story<'a> {
             let (unmet, next) = super::holds_up(one, self.now);
             self.because.push(unmet);
             self.next.extend(next);
+        }
+        self.urge();
+    }
+
+    /// A drain that runs may become urgent, where that would help.
+    fn urge(&mut self) {
+        let helps =
+            self.context.placed.iter().any(|one| one.status == AllocationStatus::Active && one.is_checkpointable());
+        let runs = self.context.job.is_some_and(|job| {
+            matches!(job.state.status, JobStatus::Pending | JobStatus::Running)
+                && matches!(job.input, JobInput::Drain { urgent: false, .. })
+        });
+        if helps && runs {
+            let command = format!("lattice node drain {} --urgent --yes", self.node.hostname);
+            self.run(command, "asks what can save its state to, and it goes on elsewhere");
         }
     }
 

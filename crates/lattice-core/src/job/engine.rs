@@ -41,6 +41,7 @@ pub fn step(flow: &Flow, job: &JobState, input: &Input, now: Timestamp) -> Resul
         }
         Input::Timer => timer(job, now),
         Input::Wake => wake(job),
+        Input::Amended { lease_until } => amended(flow, job, *lease_until, now),
         Input::LateSuccess => late_success(flow, job, now),
     };
     Ok(after)
@@ -400,6 +401,27 @@ fn wake(job: &JobState) -> Option<JobState> {
     // After an error the pause stands: what woke the job does not know why it paused.
     let may_look = job.next_at.is_some() && job.errors_in_row == 0 && job.status == JobStatus::Running;
     may_look.then(|| JobState { next_at: None, wait: None, ..job.clone() })
+}
+
+/// The live turn is fenced off, as by an operator's action: what it decided is of what was asked before.
+fn amended(flow: &Flow, job: &JobState, lease_until: Option<Timestamp>, now: Timestamp) -> Option<JobState> {
+    let stage = flow.stage(job.stage)?;
+    match job.status {
+        JobStatus::Pending => Some(job.clone()),
+        JobStatus::Running => {
+            let since_entry = job.stage_entered_at + stage.timeout.after;
+            let deadline = if since_entry > now { since_entry } else { now + stage.timeout.after };
+            let next_at = lease_until.filter(|until| *until > now);
+            let fence = LeaseEpoch(job.fence.0 + 1);
+            Some(JobState { deadline: Some(deadline), fence, next_at, ..quiet(job) })
+        }
+        JobStatus::Completed
+        | JobStatus::FailedRetryable
+        | JobStatus::FailedManualIntervention
+        | JobStatus::Cancelled
+        | JobStatus::Compensating
+        | JobStatus::Reconciled => None,
+    }
 }
 
 /// What the provider must receive from the host is not proven by its agent: those stages are still run, and a job that

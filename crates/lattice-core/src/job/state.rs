@@ -244,6 +244,11 @@ pub enum Input {
     Timer,
     /// What the stage waits for may have come: look now. Does not shorten a pause after an error.
     Wake,
+    /// What it was asked changed while it runs: its stage gets the time that its flow gives it now, and looks again.
+    Amended {
+        /// Until when a turn of it may still run.
+        lease_until: Option<Timestamp>,
+    },
     /// An operator asks.
     Op(Op),
     /// The job's own agent enrolled, and is healthy, after the job had failed. spec: S5 4.13

@@ -16,7 +16,7 @@ use lattice_api::page::Page;
 use lattice_core::allocation::{Allocation, RequeuePolicy, Wanted};
 use lattice_core::command::Request;
 use lattice_core::command::allocation::{self as commands, NewAllocation};
-use lattice_core::command::node::Drain;
+use lattice_core::command::drain::{Deadline, Drain};
 use lattice_core::explain::NextAction;
 use lattice_core::explanation;
 use lattice_core::ids::{AllocationId, NodeId};
@@ -257,12 +257,14 @@ fn what_becomes(verb: NodeVerb, how: Drain, one: &Allocation) -> String {
     let urgent = how.urgent && one.is_checkpointable();
     match verb {
         NodeVerb::Drain if urgent => "is asked to save its state, and goes on elsewhere",
-        NodeVerb::Drain if how.deadline.is_some() && one.class != NodeClass::Sensitive => match one.requeue {
-            RequeuePolicy::Never => "runs on, and is ended at the deadline",
-            RequeuePolicy::OnNodeFailure | RequeuePolicy::Always => {
-                "runs on; at the deadline it is stopped, and queued again"
+        NodeVerb::Drain if matches!(how.deadline, Deadline::After(_)) && one.class != NodeClass::Sensitive => {
+            match one.requeue {
+                RequeuePolicy::Never => "runs on, and is ended at the deadline",
+                RequeuePolicy::OnNodeFailure | RequeuePolicy::Always => {
+                    "runs on; at the deadline it is stopped, and queued again"
+                }
             }
-        },
+        }
         NodeVerb::Drain | NodeVerb::Retire | NodeVerb::Wipe => "runs on until it ends; the node is not empty before",
         NodeVerb::Disable if one.class == NodeClass::Sensitive => "is lost, and waits for an operator",
         NodeVerb::Disable => match one.requeue {

@@ -7,7 +7,8 @@ use axum::extract::{Path, State};
 use lattice_api::allocation::AllocationImpact;
 use lattice_api::node::{ActOnNode, NodeActionAnswer, NodeVerb, UsualTime};
 use lattice_core::change::Change;
-use lattice_core::command::node::{self as commands, Drain, Known, ResumeNode};
+use lattice_core::command::drain::{self, Deadline, Drain, Redrain};
+use lattice_core::command::node::{self as commands, Known, ResumeNode};
 use lattice_core::command::{Planned, Refused, Request, wipe};
 use lattice_core::explain::{Code, NextAction};
 use lattice_core::ids::JobId;
@@ -42,13 +43,15 @@ pub async fn act(
     let request = write.request(&*app.ids, &write.body.reason);
     let profile = profile_meant(&app, verb, &file.site, &write.body).await?;
     let image = commands::Image { name: write.body.image.as_deref(), profile: profile.as_ref() };
-    let planned = match plan(verb, &file.known(), &request, (&write.body, image), &|| app.nonce())? {
-        Plan::Commit(planned) => *planned,
+    let (planned, how, words) = match plan(verb, &file.known(), &request, (&write.body, image), &|| app.nonce())? {
+        Plan::Commit(planned) => (*planned, how(&write.body), Vec::new()),
+        Plan::Redrain(changed) => (changed.planned, changed.how, changed.words),
         Plan::Live(job) => return unchanged(&app, &file.node, Some(job)).await,
         Plan::ActOnJob(job, action) => return act_on_job(&app, &write, &file.node, (job, action)).await,
     };
-    let impacts = allocations::impacts(verb, how(&write.body), &file.placed, write.at);
+    let impacts = allocations::impacts(verb, how, &file.placed, write.at);
     let mut answer = carry_out(&app, verb, &write, &file.node, planned, impacts).await?;
+    answer.effects.splice(0..0, words);
     if verb == NodeVerb::Wipe {
         answer.effects.extend(WIPE.map(str::to_owned));
     }
@@ -90,6 +93,12 @@ fn check_fields(verb: NodeVerb, body: &ActOnNode) -> Answer<()> {
     if body.deadline_ms.is_some() && verb != NodeVerb::Drain {
         return Err(Refusal::malformed("deadline_ms", format!("is only for `drain`, not for `{verb}`")));
     }
+    if body.no_deadline.is_some() && verb != NodeVerb::Drain {
+        return Err(Refusal::malformed("no_deadline", format!("is only for `drain`, not for `{verb}`")));
+    }
+    if body.no_deadline == Some(true) && body.deadline_ms.is_some() {
+        return Err(Refusal::malformed("no_deadline", "stands beside `deadline_ms`: give one of them"));
+    }
     if body.force.is_some() && verb != NodeVerb::Wipe {
         return Err(Refusal::malformed("force", format!("is only for `wipe`, not for `{verb}`")));
     }
@@ -103,11 +112,17 @@ fn check_fields(verb: NodeVerb, body: &ActOnNode) -> Answer<()> {
 }
 
 fn how(body: &ActOnNode) -> Drain {
-    Drain { urgent: body.urgent.unwrap_or(false), deadline: body.deadline_ms.map(Duration::from_millis) }
+    let deadline = match (body.deadline_ms, body.no_deadline) {
+        (Some(after), _) => Deadline::After(Duration::from_millis(after)),
+        (None, Some(true)) => Deadline::Never,
+        (None, Some(false) | None) => Deadline::Unsaid,
+    };
+    Drain { urgent: body.urgent.unwrap_or(false), deadline }
 }
 
 enum Plan {
     Commit(Box<Planned>),
+    Redrain(Box<drain::Changed>),
     Live(JobId),
     ActOnJob(JobId, OperatorAction),
 }
@@ -131,7 +146,11 @@ fn plan(
     nonces: &dyn Fn() -> [u8; 16],
 ) -> Result<Plan, Refused> {
     let planned = match verb {
-        NodeVerb::Drain => commands::drain(known, request, how(body), nonces),
+        NodeVerb::Drain => match drain::redrain(known, request, how(body), nonces)? {
+            Some(Redrain::AlreadySo(job)) => return Ok(Plan::Live(job)),
+            Some(Redrain::Changed(changed)) => return Ok(Plan::Redrain(changed)),
+            None => drain::drain(known, request, how(body), nonces),
+        },
         NodeVerb::Undrain => commands::undrain(known, request),
         NodeVerb::Disable => commands::disable(known, request),
         NodeVerb::Enable => commands::enable(known, request),

@@ -6,6 +6,7 @@ mod batches;
 mod bmc;
 mod events;
 mod fixture;
+mod ill_boots;
 mod machines;
 mod node_status;
 mod notices;

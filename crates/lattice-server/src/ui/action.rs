@@ -205,7 +205,8 @@ fn label_of(call: &ApiCall) -> Option<(String, Manner)> {
         ["nodes", _, verb] => {
             let verb: NodeVerb = verb.parse().ok()?;
             let urgent = call.body.as_ref().and_then(|body| body.get("urgent")).is_some();
-            Some((verb_words(verb).0.to_owned(), manner_of(verb, urgent)))
+            let label = if urgent { "Drain urgently…" } else { verb_words(verb).0 };
+            Some((label.to_owned(), manner_of(verb, urgent)))
         }
         ["onboardings", "batch", _, word] => {
             let (label, _, manner) = batch_words(word.parse().ok()?);

@@ -53,12 +53,16 @@ pub struct Drain {
     /// Which node, why, and whether to wait
     #[command(flatten)]
     wait: Wait,
-    /// Ask running work to checkpoint now
+    /// Ask running work to checkpoint now; also of a drain that runs
     #[arg(long)]
     urgent: bool,
-    /// Stop what still runs after this time, and queue it again elsewhere unless its policy is never: 30m, 2h
+    /// Stop what still runs after this time, and queue it again elsewhere unless its policy is never: 30m, 2h; also of a
+    /// drain that runs
     #[arg(long, value_name = "SPAN", value_parser = span::parse)]
     deadline: Option<Duration>,
+    /// Take the deadline of a drain that runs away
+    #[arg(long, conflicts_with = "deadline")]
+    no_deadline: bool,
 }
 
 /// Options of `retire`.
@@ -119,7 +123,8 @@ pub async fn wait(verb: NodeVerb, wait: Wait, session: &Session) -> Result<(), F
 /// As [`wait`].
 pub async fn drain(drain: Drain, session: &Session) -> Result<(), Failure> {
     let deadline_ms = drain.deadline.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
-    let body = ActOnNode { urgent: drain.urgent.then_some(true), deadline_ms, ..body(&drain.wait.act) };
+    let (urgent, no_deadline) = (drain.urgent.then_some(true), drain.no_deadline.then_some(true));
+    let body = ActOnNode { urgent, deadline_ms, no_deadline, ..body(&drain.wait.act) };
     perform_and_wait(NodeVerb::Drain, &drain.wait, &body, session).await
 }
 
@@ -208,7 +213,9 @@ async fn perform(verb: NodeVerb, node: &str, body: &ActOnNode, session: &Session
 impl output::Shown for NodeActionAnswer {
     fn text(&self, _: output::Look) -> String {
         let name = &self.node.row.hostname;
-        let mut text = if self.before == self.after {
+        let mut text = if self.before == self.after && self.changed && !self.effects.is_empty() {
+            format!("{name}: {}\n", self.after)
+        } else if self.before == self.after {
             format!("{name}: {} (unchanged)\n", self.after)
         } else if self.changed {
             format!("{name}: {} -> {}\n", self.before, self.after)

@@ -1,0 +1,104 @@
+//! A host that comes up ill, as the server takes its agent's word: the next boot begins in the commit that counts this one.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::Method;
+use lattice_api::agent::{HealthSummary, RegisterRequest};
+use lattice_controllers::Fleet;
+use lattice_core::actor::Actor;
+use lattice_core::agent::task::SigningKey;
+use lattice_core::bmc::{BmcEndpoint, BmcPolicy, BmcTls, BmcWay};
+use lattice_core::change::Change;
+use lattice_core::command::{Request, bmc, boots::BOOTS};
+use lattice_core::heartbeat::Registry;
+use lattice_core::ids::{CorrelationId, EventSeq, IdSource, JobId, SessionId, uuid_v7};
+use lattice_core::node::{Availability, HostFacts, Node, Status};
+use lattice_core::secret::Secret;
+use lattice_core::site::Site;
+use lattice_core::sku::Sku;
+use lattice_core::time::Clock;
+use lattice_store::EventFilter;
+
+use super::fixture::Api;
+use super::verbs::{NODE, with_node};
+use crate::agent_api::{AgentEvents, Registration};
+use crate::agents::{Agents, WakeJob};
+use crate::task_keys::TaskKeys;
+
+#[derive(Default)]
+struct Woken(Mutex<Vec<JobId>>);
+
+impl WakeJob for Woken {
+    fn wake(&self, job: JobId) {
+        self.0.lock().unwrap().push(job);
+    }
+}
+
+/// What is asked of a host that has none of its GPUs.
+async fn asks_for_a_gpu(api: &Api) {
+    let sku = api.store.sku("lxd.small").await.unwrap().unwrap();
+    api.commit(vec![Change::Sku(Sku { gpus: 1, generation: sku.generation.next(), ..sku })]).await;
+}
+
+async fn give_bmc(api: &Api, node: &Node) {
+    let site = api.store.site(node.site).await.unwrap().unwrap();
+    let networks = vec!["127.0.0.0/8".parse().unwrap()];
+    let site = Site { bmc: BmcPolicy { networks, ..BmcPolicy::default() }, ..site };
+    let way = BmcWay::Redfish { tls: BmcTls::Plain, system: None };
+    let credential_path = "kv/nodes/n1/bmc".to_owned();
+    let endpoint = BmcEndpoint { address: "127.0.0.1".parse().unwrap(), port: None, way, credential_path };
+    let now = api.clock.now();
+    let request = Request::of_system("test", &*api.ids, now, CorrelationId::generate(&*api.ids, now));
+    let set = bmc::set(&request, node, &site, None, endpoint).unwrap();
+    api.commit(set.changes).await;
+}
+
+#[tokio::test]
+async fn a_registration_that_counts_an_ill_boot_begins_the_next_one_or_says_why_not() {
+    for has_bmc in [true, false] {
+        let api = with_node(Status::Active, Availability::Booting).await;
+        asks_for_a_gpu(&api).await;
+        let node = api.store.node_by_hostname("c07u43").await.unwrap().unwrap();
+        if has_bmc {
+            give_bmc(&api, &node).await;
+        }
+        let (woken, ids): (_, Arc<dyn IdSource>) = (Arc::new(Woken::default()), api.ids.clone());
+        let fleet = Arc::new(Fleet::new(api.store.clone(), Arc::new(Registry::new())));
+        let keys = Arc::new(TaskKeys::new(SigningKey::from_seed(&Secret::new(vec![5; 32])).unwrap()));
+        let life = Duration::from_secs(3_600);
+        let agents = Agents::new(api.store.clone(), fleet, ids, woken.clone(), keys, life);
+        let health = HealthSummary { gpu_count: 0, max_temperature_c: None, ecc_uncorrected: 0, minor_issue: None };
+        let request = RegisterRequest {
+            boot_id: "b1".to_owned(),
+            agent_version: "1".to_owned(),
+            facts: HostFacts::default(),
+            fingerprint: "f".to_owned(),
+            health,
+            running: Vec::new(),
+        };
+        let (at, peer) = (api.clock.now(), "127.0.0.1:1".parse().unwrap());
+        let session = SessionId::new(uuid_v7(at, [1; 10]));
+        let registration = Registration { node: node.id, session, request, peer, at };
+        for _ in 0..2 {
+            agents.register(registration.clone()).await.unwrap();
+        }
+        let after = api.store.node(node.id).await.unwrap().unwrap();
+        assert_eq!((after.state, after.boot_failures), (node.state, 1), "it is the same boot");
+        let job = api.store.live_job(node.id).await.unwrap();
+        assert_eq!((job.is_some(), after.owning_job), (has_bmc, job.as_ref().map(|job| job.id)));
+        if let Some(job) = &job {
+            assert_eq!(job.requested_by, Actor::system(BOOTS));
+            assert!(
+                woken.0.lock().unwrap().iter().all(|woken| *woken == job.id) && !woken.0.lock().unwrap().is_empty()
+            );
+        }
+        let events = api.store.events(EventSeq(0), &EventFilter::default(), 1_000).await.unwrap();
+        let told = events.iter().filter(|event| event.row.name == "node.boot_not_repeated").count();
+        assert_eq!(told, usize::from(!has_bmc));
+        let why = api.json(Method::GET, &format!("{NODE}/explain"), "").await.body.to_string();
+        assert!(why.contains("boot 1 of 3 came up ill"), "{why}");
+        assert_eq!(why.contains("power-cycle it by hand"), !has_bmc, "{why}");
+        api.events_are_as_described().await;
+    }
+}
