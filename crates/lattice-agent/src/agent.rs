@@ -105,6 +105,8 @@ struct Agent {
     /// Whether the fingerprint was recomputed since a heartbeat that was answered.
     fingerprint_is_news: bool,
     inspect_at: Instant,
+    /// How long after that the next look is.
+    inspect_after: Duration,
     identity: Option<Identity>,
     renew_at: Timestamp,
     /// Server that holds the site, if the last answer named one.
@@ -174,7 +176,8 @@ impl Agent {
         let fingerprint = fingerprint(&facts, &config.version);
         let mut agent = Self {
             backoff: Backoff::new(config.pace.backoff_base),
-            inspect_at: Instant::now() + config.pace.inspect_every,
+            inspect_at: Instant::now() + config.pace.inspect_first,
+            inspect_after: config.pace.inspect_first * 2,
             identity: None,
             renew_at: now,
             holder: None,
@@ -424,15 +427,22 @@ impl Agent {
         Ok(self.tasks.take(tasks).await?)
     }
 
-    /// Looks at the hardware again when it is time.
+    /// Looks at the hardware again when it is time; twice as long after each look, as drivers may come later than the agent.
+    /// What changed is registered: the server judges a host by that.
     async fn inspect(&mut self) {
         if Instant::now() < self.inspect_at {
             return;
         }
         self.facts = self.ground.host.facts().await;
-        self.fingerprint = fingerprint(&self.facts, &self.config.version);
+        let found = fingerprint(&self.facts, &self.config.version);
+        if found != self.fingerprint {
+            self.session = None;
+        }
+        self.fingerprint = found;
         self.fingerprint_is_news = true;
-        self.inspect_at = Instant::now() + self.config.pace.inspect_every;
+        let pace = &self.config.pace;
+        self.inspect_at = Instant::now() + self.inspect_after.min(pace.inspect_every);
+        self.inspect_after = (self.inspect_after * 2).min(pace.inspect_every);
     }
 
     fn judge(&mut self, error: CallError) -> Trouble {

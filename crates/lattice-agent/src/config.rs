@@ -38,7 +38,9 @@ pub struct Pace {
     pub call_timeout: Duration,
     /// A connection is replaced after this, less up to a fifth: before the server closes it, at 50 minutes at the earliest.
     pub link_life: Duration,
-    /// Pause between two looks at the hardware; each look recomputes the fingerprint.
+    /// Pause between the first look at the hardware and the second; each further one is twice as long.
+    pub inspect_first: Duration,
+    /// Longest pause between two looks at the hardware; each look recomputes the fingerprint.
     pub inspect_every: Duration,
 }
 
@@ -50,6 +52,7 @@ impl Default for Pace {
             refused_cap: Duration::from_secs(60),
             call_timeout: Duration::from_secs(10),
             link_life: Duration::from_secs(48 * 60),
+            inspect_first: Duration::from_secs(15),
             inspect_every: Duration::from_secs(3600),
         }
     }

@@ -13,6 +13,8 @@ use crate::stage::{Context, Delta, NodeAsk, Observation, Outcome, StageRunner};
 
 /// How soon the power is looked at again: an OS needs some seconds to stop.
 const RECHECK: Duration = Duration::from_secs(10);
+/// How long a host that came up ill may take to become well: its agent looks again 15 s and 45 s after it started.
+const SETTLES: Duration = Duration::from_secs(60);
 /// What switching it on may take besides the boot itself.
 const SWITCHING: Duration = Duration::from_secs(300);
 
@@ -38,7 +40,12 @@ impl StageRunner for PowerOff {
                 let delta = Delta::said("its power is off").outputs(outputs).seen(ctx, power.seen);
                 Ok(Observation::Done(delta.ask(boots)))
             }
-            PowerFact::On | PowerFact::Unknown => Ok(order_in_progress(ctx).await?.unwrap_or(Observation::Absent)),
+            PowerFact::On | PowerFact::Unknown => {
+                if let Some(settles) = settles(ctx) {
+                    return Ok(settles);
+                }
+                Ok(order_in_progress(ctx).await?.unwrap_or(Observation::Absent))
+            }
         }
     }
 
@@ -53,6 +60,16 @@ impl StageRunner for PowerOff {
             delta,
         })
     }
+}
+
+/// Drivers may come later than the agent, which looks again: a host that becomes well is left on.
+fn settles(ctx: &Context<'_>) -> Option<Observation> {
+    let recheck_at = ctx.job.state.stage_entered_at + SETTLES;
+    (came_up_ill(ctx) && ctx.now < recheck_at).then(|| Observation::Waiting {
+        recheck_at,
+        waiting_for: format!("{} to become well by itself, before it is booted again", ctx.node.hostname),
+        delta: Delta::default(),
+    })
 }
 
 /// It came up, its agent registered, and it is not well: it is booted again.

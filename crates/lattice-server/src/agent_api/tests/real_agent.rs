@@ -1,6 +1,7 @@
 //! The agent's own code against the listener, over real TLS.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -8,7 +9,7 @@ use lattice_agent::{AgentConfig, AgentError, AgentState, Host, Item, Loaded, Pac
 use lattice_api::agent::{HealthSummary, HeartbeatConfig};
 use lattice_core::heartbeat::registry::Watch;
 use lattice_core::ids::NodeId;
-use lattice_core::node::HostFacts;
+use lattice_core::node::{GpuFact, HostFacts};
 use lattice_core::secret::Secret;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -37,6 +38,27 @@ impl Host for QuietHost {
     }
 }
 
+/// The driver of its GPU comes up after the agent looked first.
+#[derive(Default)]
+struct SlowHost {
+    looks: AtomicUsize,
+}
+
+#[async_trait]
+impl Host for SlowHost {
+    async fn boot_id(&self) -> std::io::Result<String> {
+        Ok("boot-1".into())
+    }
+    async fn facts(&self) -> HostFacts {
+        let gpu = GpuFact { address: "0000:05:00.0".into(), vendor: "amd".into(), model: "MI300X".into() };
+        let gpus = if self.looks.fetch_add(1, Ordering::SeqCst) < 2 { Vec::new() } else { vec![gpu] };
+        HostFacts { gpus, ..HostFacts::default() }
+    }
+    async fn health(&self) -> HealthSummary {
+        HealthSummary::default()
+    }
+}
+
 struct RunningAgent {
     node: NodeId,
     storage: Storage,
@@ -46,15 +68,18 @@ struct RunningAgent {
 
 impl RunningAgent {
     fn start(fixture: &Fixture, node: NodeId, storage: Storage) -> Self {
+        Self::start_on(Arc::new(QuietHost), Pace::default(), fixture, node, storage)
+    }
+
+    fn start_on(host: Arc<dyn Host>, pace: Pace, fixture: &Fixture, node: NodeId, storage: Storage) -> Self {
         let config = AgentConfig {
             bootstrap: fixture.bootstrap(node),
             version: "0.1.0".into(),
             storage: storage.clone(),
-            pace: Pace { backoff_base: Duration::from_millis(5), ..Pace::default() },
+            pace: Pace { backoff_base: Duration::from_millis(5), ..pace },
         };
         let shutdown = CancellationToken::new();
-        let task =
-            tokio::spawn(lattice_agent::run(config, Arc::new(QuietHost), fixture.clock.clone(), shutdown.clone()));
+        let task = tokio::spawn(lattice_agent::run(config, host, fixture.clock.clone(), shutdown.clone()));
         Self { node, storage, shutdown, task }
     }
 
@@ -109,6 +134,20 @@ async fn an_agent_enrols_registers_and_beats_and_goes_on_after_its_restart() {
     let registrations = fixture.events.registrations.lock().unwrap().clone();
     assert_ne!(registrations[0].session, registrations[1].session);
     assert_eq!(registrations[0].request.fingerprint.len(), 64);
+    agent.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_comes_up_after_the_agent_is_registered() {
+    let fixture = Fixture::start_with(Limits::default(), FAST);
+    let node = fixture.new_node();
+    let pace = Pace { inspect_first: Duration::from_millis(5), ..Pace::default() };
+    let agent = RunningAgent::start_on(Arc::<SlowHost>::default(), pace, &fixture, node, Storage::memory());
+    registered(&fixture, 2).await;
+    heard(&fixture, node, 3).await;
+    let registrations = fixture.events.registrations.lock().unwrap().clone();
+    let gpus: Vec<usize> = registrations.iter().map(|one| one.request.facts.gpus.len()).collect();
+    assert_eq!(gpus, [0, 1], "looks that find nothing new register nothing");
     agent.stop().await.unwrap();
 }
 
