@@ -324,10 +324,8 @@ impl Allocator {
             let mut active = self.store.placed_on(id).await?;
             active.retain(|one| one.status == AllocationStatus::Active);
             let Some(node) = self.store.node(id).await? else { continue };
-            match self.last_count(&node, now).await? {
-                Count::Running { asked_at, running } => {
-                    self.end_missing(&node, &active, asked_at, &running, now, done).await?;
-                }
+            match self.last_count(&node, &active, now).await? {
+                Count::Running(running) => self.end_missing(&node, &active, &running, now, done).await?,
                 Count::Asked => {}
                 Count::Unknown { key } => self.ask(&node, key, now, done).await?,
             }
@@ -335,15 +333,15 @@ impl Allocator {
         Ok(())
     }
 
-    /// What an agent said lately about what runs.
-    async fn last_count(&self, node: &Node, now: Timestamp) -> Result<Count, StoreError> {
+    /// What an agent said lately about what runs. The question names the rows as they stood when it was asked: its answer
+    /// says nothing of what became active since, wherever the clocks of servers jump.
+    async fn last_count(&self, node: &Node, active: &[Allocation], now: Timestamp) -> Result<Count, StoreError> {
         let bucket = now.as_millis() / i64::try_from(RECOUNT.as_millis()).unwrap_or(i64::MAX);
-        let key = format!("node/{}/recount/{bucket}", node.id);
+        let rows: u64 = active.iter().map(|one| one.generation.0).sum();
+        let key = format!("node/{}/recount/{bucket}/g{}/a{rows}", node.id, node.generation.0);
         let Some(task) = self.store.task_by_key(&key).await? else { return Ok(Count::Unknown { key }) };
         Ok(match task.report.map(|report| report.progress) {
-            Some(Progress::Succeeded { output: TaskOutput::HeartbeatCheck { running, .. } }) => {
-                Count::Running { asked_at: task.issued_at, running }
-            }
+            Some(Progress::Succeeded { output: TaskOutput::HeartbeatCheck { running, .. } }) => Count::Running(running),
             Some(_) | None => Count::Asked,
         })
     }
@@ -358,18 +356,17 @@ impl Allocator {
         Ok(())
     }
 
-    /// Those that ran before the question and are not in the answer have ended; one of them at a time for each node.
+    /// Those that were active at the question and are not in the answer have ended; one of them at a time for each node.
     async fn end_missing(
         &self,
         node: &Node,
         active: &[Allocation],
-        asked_at: Timestamp,
         running: &[Running],
         now: Timestamp,
         done: &mut Allocated,
     ) -> Result<(), StoreError> {
         let runs = |one: &Allocation| running.iter().any(|running| running.allocation == one.id);
-        let missing = active.iter().find(|one| one.status_since < asked_at && !runs(one));
+        let missing = active.iter().find(|one| !runs(one));
         match missing {
             Some(one) => self.moves(allocation::ended(&self.of(one, now), one, node).ok(), done).await,
             None => Ok(()),
@@ -414,12 +411,7 @@ struct Look {
 /// What is known about what runs on a node.
 enum Count {
     /// Its agent says this.
-    Running {
-        /// When it was asked.
-        asked_at: Timestamp,
-        /// What it said.
-        running: Vec<Running>,
-    },
+    Running(Vec<Running>),
     /// It was asked, and has not said anything of use yet.
     Asked,
     /// It was not asked lately.

@@ -4,7 +4,7 @@
 
 mod world;
 
-use lattice_core::agent::task::{CheckpointHow, Progress, Task, TaskErrorCode, TaskKind};
+use lattice_core::agent::task::{CheckpointHow, Progress, Running, Task, TaskErrorCode, TaskKind, TaskOutput};
 use lattice_core::allocation::{Allocation, AllocationStatus, RequeuePolicy};
 use lattice_core::change::{Change, NodeAction, NodeChange, Outcome};
 use lattice_core::command::allocation;
@@ -38,6 +38,35 @@ async fn an_allocation_gets_a_node_runs_and_gives_it_back() {
         story,
         ["requested", "placed", "active", "releasing", "released"].map(|last| format!("allocation.{last}"))
     );
+}
+
+/// Another server may have another clock: an answer from before it was set back says nothing of what was started since.
+#[tokio::test]
+async fn what_was_started_since_the_question_has_not_ended_though_the_clock_was_set_back() {
+    let world = World::new().await;
+    world.add_nodes(1).await;
+    let first = world.ask("ada", 1, |_| {}).await;
+    let one = world.started(first, at(1)).await;
+    let running = vec![Running { allocation: first, ownership_epoch: one.epoch.unwrap() }];
+    let counts = |task: &Task| {
+        let counted = TaskOutput::HeartbeatCheck {
+            boot_id: "boot-1".into(),
+            agent_version: "1".into(),
+            gpu_count: 8,
+            minor_issue: None,
+            running: running.clone(),
+        };
+        (task.input.kind() == TaskKind::HeartbeatCheck).then_some(Progress::Succeeded { output: counted })
+    };
+    world.tick(at(10)).await;
+    world.agents(at(10), counts).await;
+    world.tick(at(11)).await;
+    assert_eq!(world.allocation(first).await.status, AllocationStatus::Active);
+    let second = world.ask("ada", 1, |_| {}).await;
+    world.started(second, at(5)).await;
+    world.tick(at(12)).await;
+    assert_eq!(world.allocation(second).await.status, AllocationStatus::Active);
+    assert_eq!(world.allocation(first).await.status, AllocationStatus::Active);
 }
 
 #[tokio::test]
