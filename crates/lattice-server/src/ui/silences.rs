@@ -114,13 +114,22 @@ pub fn silence_button(incident: &Incident, shell: &Shell) -> Option<Button> {
     }
     let kind = incident.kind;
     // More nodes than it names: their site.
-    let (which, body) = match incident.site.as_ref().filter(|_| incident.more > 0) {
-        Some(site) => (format!("--site {site}"), json!({"kind": kind, "site": site, "for_ms": "<for>"})),
-        None => (format!("--node {}", nodes.join(",")), json!({"kind": kind, "nodes": nodes, "for_ms": "<for>"})),
+    let (command, body) = match incident.site.as_ref().filter(|_| incident.more > 0) {
+        Some(site) => (
+            format!("lattice silence create --site {site} --kind {kind} --for <for> --reason <reason>"),
+            json!({"kind": kind, "site": site, "for_ms": "<for>"}),
+        ),
+        None => {
+            let names = nodes.join(",");
+            (
+                format!("lattice silence create --node {names} --kind {kind} --for <for> --reason <reason>"),
+                json!({"kind": kind, "nodes": nodes, "for_ms": "<for>"}),
+            )
+        }
     };
     Some(Button {
         label: "Silence".to_owned(),
-        command: format!("lattice silence create {which} --kind {kind} --for <for> --reason <reason>"),
+        command,
         call: ApiCall { method: "POST".to_owned(), path: "/api/v1/admin/silences".to_owned(), body: Some(body) },
         effect: format!(
             "It raises no attention until then, and {} owns that. Nothing else changes: not its state, not what Lattice \
