@@ -301,7 +301,8 @@ impl Allocator {
     async fn settle_one(&self, one: &Allocation, now: Timestamp, done: &mut Allocated) -> Result<(), StoreError> {
         let Some(id) = one.placed_on() else { return Ok(()) };
         let Some(node) = self.store.node(id).await? else { return Ok(()) };
-        let filter = TaskFilter { allocation: Some(one.id), ..TaskFilter::default() };
+        let key_prefix = Some(allocation::placement_key(one));
+        let filter = TaskFilter { allocation: Some(one.id), key_prefix, ..TaskFilter::default() };
         let tasks = self.store.tasks(&filter, &PageRequest::first(TASKS)).await?.items;
         let request = self.of(one, now);
         if let Some(commit) = allocation::settle(&request, one, &node, &tasks, (self.nonces)()) {

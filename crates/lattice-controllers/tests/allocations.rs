@@ -216,6 +216,24 @@ async fn what_cannot_be_started_fails_and_says_why_unless_its_policy_queues_it_a
     assert_eq!(world.node(nodes[0]).await.ownership.allocations, 1);
 }
 
+/// Tasks are named by their time: the newest of a clock that was set back does not look so.
+#[tokio::test]
+async fn a_start_that_succeeds_is_seen_though_the_clock_of_the_servers_was_set_back() {
+    let world = World::new().await;
+    world.add_nodes(1).await;
+    let id = world.ask("ada", 1, |new| new.requeue = RequeuePolicy::Always).await;
+    let refuses = |_: &Task| Some(Progress::failed(TaskErrorCode::EffectFailed, "no such program"));
+    for second in 20..30 {
+        world.allocator.tick(at(second)).await.unwrap();
+        world.agents(at(second), refuses).await;
+    }
+    world.allocator.tick(at(2)).await.unwrap();
+    assert_eq!(world.allocation(id).await.placements, 11);
+    world.agents(at(3), obedient).await;
+    world.allocator.tick(at(4)).await.unwrap();
+    assert_eq!(world.allocation(id).await.status, AllocationStatus::Active);
+}
+
 #[tokio::test]
 async fn work_finds_room_behind_a_thousand_nodes_in_use() {
     let world = World::new().await;

@@ -69,6 +69,8 @@ pub struct TaskFilter {
     pub job: Option<JobId>,
     /// About this allocation.
     pub allocation: Option<AllocationId>,
+    /// Whose key begins so.
+    pub key_prefix: Option<String>,
     /// In one of these statuses.
     pub statuses: Vec<TaskStatus>,
     /// Of one of these kinds.
@@ -119,6 +121,9 @@ impl Store {
         }
         if let Some(allocation) = filter.allocation {
             conditions.add("allocation = ?", [Value::Id(allocation.uuid())]);
+        }
+        if let Some(prefix) = &filter.key_prefix {
+            conditions.add("key LIKE ?", [Value::owned(format!("{prefix}%"))]);
         }
         conditions.one_of("status", filter.statuses.iter().map(|status| Value::name(*status)));
         conditions.one_of("kind", filter.kinds.iter().map(|kind| Value::name(*kind)));

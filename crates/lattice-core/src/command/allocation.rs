@@ -224,8 +224,12 @@ fn goes_on(allocation: &Allocation) -> bool {
 /// Whether a task is of the allocation's present placement: one of an earlier placement, be it on the same node and under
 /// the same ownership, means nothing any more.
 pub fn is_of_placement(allocation: &Allocation, task: &Task) -> bool {
-    let present = format!("allocation/{}/p{}/", allocation.id, allocation.placements);
-    allocation.placed_on() == Some(task.node) && task.key.starts_with(&present)
+    allocation.placed_on() == Some(task.node) && task.key.starts_with(&placement_key(allocation))
+}
+
+/// What the keys of its latest placement's tasks begin with. Not their time: clocks of servers are set back.
+pub fn placement_key(allocation: &Allocation) -> String {
+    format!("allocation/{}/p{}/", allocation.id, allocation.placements)
 }
 
 /// Whether a task that starts or saves an allocation may still be handed over: it is of the present placement of one of

@@ -139,7 +139,8 @@ pub async fn explain(State(app): State<App>, Path(id): Path<String>) -> Answer<J
         Some(node) => app.store.node(node).await?,
         None => None,
     };
-    let filter = TaskFilter { allocation: Some(one.id), ..TaskFilter::default() };
+    let key_prefix = Some(commands::placement_key(&one));
+    let filter = TaskFilter { allocation: Some(one.id), key_prefix, ..TaskFilter::default() };
     let tasks = app.store.tasks(&filter, &PageRequest::first(TASKS)).await?.items;
     let site = match &node {
         Some(node) => site_of(&app, node.site).await?.name,
