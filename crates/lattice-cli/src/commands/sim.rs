@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::{Args, Subcommand};
 use lattice_sim::system::{self, Fault, Lived, Many, Plan, STEPS};
@@ -16,6 +17,8 @@ use crate::output::Format;
 
 /// Seconds in which many lives are lived again, counted from the begin of the first.
 const WITHIN: u64 = 110;
+/// Of many lives, so many-th as many are lived again whatever it takes.
+const AGAIN: u64 = 20;
 
 /// What to do with the simulation.
 #[derive(Debug, Subcommand)]
@@ -36,7 +39,7 @@ pub struct RunArguments {
     /// How much happens in a life
     #[arg(long, default_value_t = STEPS)]
     steps: u64,
-    /// Live each life twice, and compare; without it, of many lives as many as fit into --within
+    /// Live each life twice, and compare; without it, of many lives a twentieth, and as many as fit into --within
     #[arg(long)]
     check: bool,
     /// Seconds within which lives are lived a second time
@@ -114,8 +117,12 @@ fn many(arguments: &RunArguments, seeds: u64, begun: i64) -> Lived {
         threads: arguments.threads.map_or_else(processors, NonZeroUsize::get),
     };
     let done = Mutex::new(0_u64);
-    let again =
-        || arguments.check || now_millis() - begun < i64::try_from(arguments.within * 1_000).unwrap_or(i64::MAX);
+    let asked = AtomicU64::new(0);
+    let again = || {
+        let is_due = asked.fetch_add(1, Ordering::Relaxed) < seeds / AGAIN;
+        let is_time = now_millis() - begun < i64::try_from(arguments.within * 1_000).unwrap_or(i64::MAX);
+        arguments.check || is_due || is_time
+    };
     system::live_many(many, again, |report| {
         let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         *done += 1;

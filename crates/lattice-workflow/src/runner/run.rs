@@ -1,18 +1,23 @@
 //! Runs or undoes one stage within a turn.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lattice_core::change::Change;
 use lattice_core::failure::FailureClass;
 use lattice_core::ids::LeaseEpoch;
+use lattice_core::job::flow::Flow;
 use lattice_core::job::{Input, Job, StageError, StageEvent, StageEventStatus, StageName, UndoKind};
+use lattice_core::node::Node;
+use lattice_core::site::Site;
 use lattice_core::time::Timestamp;
 
 use super::{TurnError, Work};
 use crate::crash::SpoilWhen;
 use crate::stage::{Context, Delta, Observation, Outcome, StageRunner, error};
 use crate::stages::stage_runner;
+use crate::tools::Tools;
 
 /// What `next` asks for.
 pub(super) struct Run {
@@ -72,6 +77,12 @@ impl Work {
     async fn act(&mut self, runner: &dyn StageRunner, run: &Run, fence: LeaseEpoch) -> Result<(), TurnError> {
         // What only reads needs neither a claim nor an intent in the store.
         if run.observe {
+            // A look may take long: what was decided of a node that moved since is decided anew.
+            let seen = self.node.state;
+            self.reread_node().await?;
+            if self.node.state != seen {
+                return Err(TurnError::Superseded);
+            }
             if run.needs_intent && !run.intended {
                 let now = self.tools.clock.now();
                 self.step(&Input::IntentRecorded { fence }, now);
@@ -91,14 +102,12 @@ impl Work {
         if run.observe { self.flush().await } else { Ok(()) }
     }
 
-    /// Acts until its deadline, and renews the lease at a third of its life meanwhile.
     async fn act_under_lease(
         &mut self,
         runner: &dyn StageRunner,
         run: &Run,
     ) -> Result<Result<Outcome, StageError>, TurnError> {
-        let (job, node) = (self.job.clone(), self.node.clone());
-        let (tools, site, flow) = (self.tools.clone(), self.site.clone(), self.flow.clone());
+        let (job, node, tools, site, flow) = self.parts();
         let Some(stage) = flow.stage(run.stage) else { return Ok(Err(unknown_stage(run.stage))) };
         let ctx = Context {
             job: &job,
@@ -110,13 +119,24 @@ impl Work {
             now: tools.clock.now(),
             tools: &tools,
         };
-        let mut act = std::pin::pin!(within(tools.limits.act, runner.act(&ctx, &run.key)));
+        self.under_lease(within(tools.limits.act, runner.act(&ctx, &run.key))).await
+    }
+
+    /// What a context is made of, apart from the work itself.
+    fn parts(&self) -> (Job, Node, Arc<Tools>, Arc<Site>, Flow) {
+        (self.job.clone(), self.node.clone(), self.tools.clone(), self.site.clone(), self.flow.clone())
+    }
+
+    /// Acts until its deadline, and renews the lease at a third of its life meanwhile.
+    async fn under_lease<T>(&mut self, act: impl Future<Output = T>) -> Result<T, TurnError> {
+        let mut act = std::pin::pin!(act);
+        let is_leased = self.job.lease.is_some();
         loop {
-            let renewal = tokio::time::sleep(tools.limits.lease / 3);
+            let renewal = tokio::time::sleep(self.tools.limits.lease / 3);
             tokio::select! {
                 biased;
                 outcome = &mut act => return Ok(outcome),
-                () = renewal, if job.lease.is_some() => self.commit_claim().await?,
+                () = renewal, if is_leased => self.commit_claim().await?,
             }
         }
     }
@@ -132,9 +152,14 @@ impl Work {
         let fence = self.claim(now);
         self.commit_claim().await?;
         self.tools.crash.pass()?;
-        let job = self.job.clone();
-        let outcome = match self.context(&job, stage, 1, now) {
-            Some(ctx) => within(self.tools.limits.act, stage_runner(stage).undo(&ctx, kind, key)).await,
+        let (job, node, tools, site, flow) = self.parts();
+        let outcome = match flow.stage(stage) {
+            Some(at) => {
+                let (job, node, site, flow, tools) = (&job, &node, &site, &flow, &tools);
+                let ctx = Context { job, node, site, flow, stage: at, window: 1, now, tools };
+                let undo = within(tools.limits.act, stage_runner(stage).undo(&ctx, kind, key));
+                self.under_lease(undo).await?
+            }
             None => Err(unknown_stage(stage)),
         };
         let now = self.tools.clock.now();
