@@ -13,7 +13,6 @@ use lattice_core::node::{Availability, Node, NodeState, Status};
 use lattice_core::secret::Secret;
 use lattice_core::site::SiteProvider;
 use lattice_core::time::Timestamp;
-use lattice_server::agent_api::AgentEvents;
 use lattice_server::agents::Agents;
 use lattice_server::clock::SystemIds;
 use lattice_server::task_keys::TaskKeys;
@@ -27,7 +26,7 @@ use crate::figure::{Report, Target};
 use crate::fleet;
 use crate::heartbeats::identities::{T0, node as node_id};
 use crate::measured::{Measured, configuration, reply};
-use crate::plane::hosts::registration;
+use crate::plane::hosts::register;
 use crate::reconnects::server::NoJobs;
 
 /// Role of the measured process.
@@ -128,7 +127,7 @@ async fn come_back(store: &Store, fleet: Arc<Fleet>, now: Timestamp) -> Result<T
         let agents = Arc::clone(&agents);
         coming.spawn(async move {
             for number in (first..NODES).step_by(AT_ONCE as usize) {
-                agents.register(registration(node_id(number), fleet::BOOT_ID.to_owned(), now)).await?;
+                register(&agents, node_id(number), fleet::BOOT_ID.to_owned(), now).await?;
             }
             Ok::<_, lattice_api::error::Problem>(())
         });

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use lattice_api::agent::{
     HealthSummary, HeartbeatRequest, RegisterRequest, RegisterResponse, heartbeat_path, register_path,
 };
-use lattice_core::ids::NodeId;
+use lattice_core::ids::{NodeId, OwnershipEpoch};
 use lattice_core::node::HostFacts;
 use rustls::ClientConfig;
 use serde::{Deserialize, Serialize};
@@ -185,11 +185,12 @@ impl Session {
             fingerprint: "f".repeat(64),
             health: health(),
             running: Vec::new(),
+            ownership_epoch: OwnershipEpoch::default(),
         };
         let body = serde_json::to_vec(&registration).map_err(at("write a registration"))?;
         let answer = self.post(&register_path(self.node), &body).await?;
         let registered: RegisterResponse = serde_json::from_slice(&answer).map_err(at("read a session"))?;
-        self.request.session = registered.session;
+        self.request.session = registered.session.ok_or_else(|| wrong("read a session", "none was opened"))?;
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use lattice_core::secret::Secret;
 use lattice_core::time::{Clock, Timestamp};
 use lattice_server::agent_api::{
     AgentEvents, AgentListener, AgentPolicy, AgentService, Enrolment, Granted, IdentityRefusal, Limits, Parts,
-    Registration, Report, server_tls,
+    Registered, Registration, Report, server_tls,
 };
 use lattice_server::clock::{SystemClock, SystemIds};
 use lattice_server::task_keys::TaskKeys;
@@ -47,8 +47,8 @@ impl AgentEvents for Silent {
     async fn renew(&self, _: NodeId, _: Timestamp) -> Result<Granted, Problem> {
         Ok(Granted { epoch: EPOCH, certificate_life: Duration::from_secs(3600) })
     }
-    async fn register(&self, _: Registration) -> Result<OwnershipEpoch, Problem> {
-        Ok(OwnershipEpoch::default())
+    async fn register(&self, _: Registration) -> Result<Registered, Problem> {
+        Ok(Registered::Open { ownership_epoch: OwnershipEpoch::default() })
     }
     async fn report(&self, _: Report) -> Result<(), Problem> {
         Ok(())

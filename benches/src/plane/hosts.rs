@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use lattice_api::agent::{Bootstrap, HealthSummary, RegisterRequest};
 use lattice_api::error::Problem;
-use lattice_core::ids::{NodeId, SessionId};
+use lattice_core::ids::{NodeId, OwnershipEpoch, SessionId};
 use lattice_core::node::{DiskFact, GpuFact, HostFacts, NicFact};
 use lattice_core::time::{Clock, Timestamp};
 use lattice_providers::error::ProviderError;
@@ -18,7 +18,7 @@ use lattice_providers::observer::{MachineObservation, MachineObserver, MachineSt
 use lattice_providers::provider::{
     CommandOutput, Creation, GuestAccess, GuestFile, MachineProvider, NewInstance, Stop,
 };
-use lattice_server::agent_api::{AgentEvents, Enrolment, Registration};
+use lattice_server::agent_api::{AgentEvents, Enrolment, Registered, Registration};
 use lattice_server::agents::Agents;
 use lattice_server::clock::{SystemClock, SystemIds};
 use lattice_workflow::bootstrap::BOOTSTRAP_PATH;
@@ -101,11 +101,21 @@ async fn enrol(agents: &Agents, bootstrap: Bootstrap) -> Result<(), Problem> {
             at: SystemClock.now(),
         })
         .await?;
-    agents.register(registration(node, boot_id, SystemClock.now())).await.map(drop)
+    register(agents, node, boot_id, SystemClock.now()).await
 }
 
-/// What the agent of a healthy host with eight GPUs registers with.
-pub fn registration(node: NodeId, boot_id: String, at: Timestamp) -> Registration {
+/// Registers the agent of a healthy host with eight GPUs; once more when it is told of an ownership that its node lost.
+pub async fn register(agents: &Agents, node: NodeId, boot_id: String, at: Timestamp) -> Result<(), Problem> {
+    let mut said = registration(node, boot_id, at);
+    loop {
+        match agents.register(said.clone()).await? {
+            Registered::Open { .. } => return Ok(()),
+            Registered::NotYet { ownership_epoch, .. } => said.request.ownership_epoch = ownership_epoch,
+        }
+    }
+}
+
+fn registration(node: NodeId, boot_id: String, at: Timestamp) -> Registration {
     let request = RegisterRequest {
         boot_id,
         agent_version: "0.1.0".to_owned(),
@@ -113,6 +123,7 @@ pub fn registration(node: NodeId, boot_id: String, at: Timestamp) -> Registratio
         fingerprint: "f".repeat(64),
         health: HealthSummary { gpu_count: 8, max_temperature_c: Some(61), ..HealthSummary::default() },
         running: Vec::new(),
+        ownership_epoch: OwnershipEpoch::default(),
     };
     Registration { node, session: SessionId::generate(&SystemIds, at), request, peer: FROM, at }
 }

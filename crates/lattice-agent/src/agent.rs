@@ -336,7 +336,7 @@ impl Agent {
         }
     }
 
-    /// Opens a session.
+    /// Opens a session, or does what comes before.
     async fn register(&mut self, link: &mut Link) -> Result<(), Trouble> {
         let request = RegisterRequest {
             boot_id: self.workloads.boot_id(),
@@ -345,19 +345,19 @@ impl Agent {
             fingerprint: self.fingerprint.clone(),
             health: self.ground.host.health().await,
             running: self.workloads.running(),
+            ownership_epoch: self.workloads.ownership_epoch(),
         };
         let path = register_path(self.config.bootstrap.node_id);
         let registered: RegisterResponse =
             link.call(&path, &request, self.config.pace.call_timeout).await.map_err(|error| self.judge(error))?;
-        if !registered.stop_first.is_empty() {
-            // A partition must never leave one allocation running twice: the server counts on them being gone.
-            self.workloads.disown(&registered.stop_first).await.map_err(|error| Trouble::Passing(error.to_string()))?;
-            return Ok(());
-        }
+        // A partition must never leave one allocation running twice: the server counts on them being gone.
+        let disowned = self.workloads.disown(&registered.stop_first).await;
+        disowned.map_err(|error| Trouble::Passing(error.to_string()))?;
         let fenced = self.workloads.fence(registered.ownership_epoch).await;
         fenced.map_err(|error| Trouble::Passing(error.to_string()))?;
+        let Some(session) = registered.session else { return Ok(()) };
         info!(node_id = %self.config.bootstrap.node_id, "registered");
-        self.session = Some(Session { id: registered.session, sequence: 0 });
+        self.session = Some(Session { id: session, sequence: 0 });
         self.pace = registered.heartbeat;
         self.fingerprint_is_news = false;
         Ok(())
@@ -370,7 +370,7 @@ impl Agent {
         if self.session.is_none() {
             self.register(link).await?;
         }
-        // Something had to be stopped first: the next round registers again.
+        // Something had to be ended or learned first: the next round registers again.
         let Some(session) = &mut self.session else { return Ok(()) };
         session.sequence += 1;
         let request = HeartbeatRequest {

@@ -165,6 +165,11 @@ impl Workloads {
         self.known().state.running()
     }
 
+    /// The latest ownership of the node that was told of.
+    pub fn ownership_epoch(&self) -> OwnershipEpoch {
+        self.known().state.ownership_epoch
+    }
+
     /// How much runs.
     pub fn count(&self) -> u32 {
         self.known().state.allocations.len() as u32

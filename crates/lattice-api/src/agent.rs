@@ -202,17 +202,22 @@ pub struct RegisterRequest {
     /// What still runs from before.
     #[serde(default)]
     pub running: Vec<Running>,
+    /// The node's latest ownership that the agent was told of, and under which it looked at what runs. A registration that
+    /// was on its way while the node was lost says nothing of what runs now: this shows it.
+    #[serde(default)]
+    pub ownership_epoch: OwnershipEpoch,
 }
 
-/// The session that was opened; the first heartbeat in it has sequence 1.
+/// The session that was opened, or what comes before one is opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RegisterResponse {
-    /// Every heartbeat carries it.
-    pub session: SessionId,
+    /// Every heartbeat carries it, the first one with sequence 1. None: no session is open yet; the agent does what the
+    /// rest of the answer asks for, looks again at what runs, and registers again. design: 2-state-model "Re-registration"
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
     /// How to send heartbeats.
     pub heartbeat: HeartbeatConfig,
-    /// What the node does not own any more: the agent ends it, and registers again. No session is open then.
-    /// design: 2-state-model "Re-registration"
+    /// What the node does not own any more: the agent ends it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stop_first: Vec<Running>,
     /// The node's present ownership: what was asked for under an earlier one is not begun any more, and what runs under an

@@ -118,7 +118,8 @@ impl Allocator {
 
     /// Gives those that wait a node, the longest waiting first.
     async fn place(&self, now: Timestamp, done: &mut Allocated) -> Result<(), StoreError> {
-        let waiting = self.queue(AllocationStatus::Requested).await?;
+        let mut waiting = self.queue(AllocationStatus::Requested).await?;
+        waiting.retain(|one| one.pauses_until(now).is_none());
         if waiting.is_empty() {
             return Ok(());
         }

@@ -201,7 +201,7 @@ async fn an_urgent_drain_saves_what_can_be_saved_and_it_goes_on_elsewhere() {
 #[tokio::test]
 async fn what_cannot_be_started_fails_and_says_why_unless_its_policy_queues_it_again() {
     let world = World::new().await;
-    let nodes = world.add_nodes(1).await;
+    let nodes = world.add_nodes(2).await;
     let fails = world.ask("ada", 1, |_| {}).await;
     let always = world.ask("ada", 1, |new| new.requeue = RequeuePolicy::Always).await;
     world.tick(at(1)).await;
@@ -212,8 +212,15 @@ async fn what_cannot_be_started_fails_and_says_why_unless_its_policy_queues_it_a
     assert_eq!(failed.status, AllocationStatus::Failed);
     assert_eq!(failed.why, "c00 did not start it: effect_failed: no such program");
     let again = world.allocation(always).await;
+    assert_eq!((again.status, again.placements, again.node), (AllocationStatus::Requested, 1, None), "after a pause");
+    assert_eq!(again.why, "its next try, 5.0 s after c00 did not start it: effect_failed: no such program");
+    assert_eq!(world.node(nodes[0]).await.ownership.allocations, 0);
+    world.allocator.tick(at(6)).await.unwrap();
+    assert_eq!(world.allocation(always).await.placements, 1);
+    world.allocator.tick(at(7)).await.unwrap();
+    let again = world.allocation(always).await;
     assert_eq!((again.status, again.placements), (AllocationStatus::Provisioning, 2), "it is tried anew");
-    assert_eq!(world.node(nodes[0]).await.ownership.allocations, 1);
+    assert_eq!(again.node, Some(nodes[1]), "elsewhere, if that can be");
 }
 
 /// Tasks are named by their time: the newest of a clock that was set back does not look so.
@@ -223,12 +230,13 @@ async fn a_start_that_succeeds_is_seen_though_the_clock_of_the_servers_was_set_b
     world.add_nodes(1).await;
     let id = world.ask("ada", 1, |new| new.requeue = RequeuePolicy::Always).await;
     let refuses = |_: &Task| Some(Progress::failed(TaskErrorCode::EffectFailed, "no such program"));
-    for second in 20..30 {
+    for second in (0..10).map(|nth| 20 + 70 * nth) {
         world.allocator.tick(at(second)).await.unwrap();
         world.agents(at(second), refuses).await;
+        world.allocator.tick(at(second + 1)).await.unwrap();
     }
     world.allocator.tick(at(2)).await.unwrap();
-    assert_eq!(world.allocation(id).await.placements, 11);
+    assert_eq!(world.allocation(id).await.placements, 11, "nor does it wait for a time that is far away now");
     world.agents(at(3), obedient).await;
     world.allocator.tick(at(4)).await.unwrap();
     assert_eq!(world.allocation(id).await.status, AllocationStatus::Active);

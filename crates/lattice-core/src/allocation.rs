@@ -10,5 +10,5 @@ mod status;
 
 pub use ownership::Ownership;
 pub use place::{Candidate, Misfit, place};
-pub use row::{Allocation, AllocationCause, AllocationChange, RequeuePolicy, Wanted, Workload};
+pub use row::{Allocation, AllocationCause, AllocationChange, RequeuePolicy, Retry, Wanted, Workload};
 pub use status::{AllocationEvent, AllocationStatus, EDGES, Edge};

@@ -6,7 +6,7 @@ mod fleet;
 
 use std::time::Duration;
 
-use fleet::{Counter, NOW, node, request, site, sku};
+use fleet::{Counter, NOW, facts, node, registration, request, site, sku};
 use lattice_core::actor::Actor;
 use lattice_core::change::{Change, Guard};
 use lattice_core::command::Refused;
@@ -18,26 +18,16 @@ use lattice_core::explain::{Code, Explain, NextAction};
 use lattice_core::explanation::{self, NodeContext};
 use lattice_core::job::{Job, JobInput, JobKind, NewJob};
 use lattice_core::node::availability::BOOT_FAILURES;
-use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::node::machine::Health;
-use lattice_core::node::{Availability, GpuFact, Hold, HoldKind, HostFacts, Node, NodeState, Status};
+use lattice_core::node::{Availability, Hold, HoldKind, Node, NodeState, Status};
 use lattice_core::site::Site;
 
 const BOOT: Duration = Duration::from_secs(600);
 
 /// Its agent registers with that boot and five of eight GPUs; what asks for another boot is carried out.
 fn comes_up_ill(node: &Node, boot_id: &str, job: Option<&Job>, has_bmc: bool) -> Chained {
-    let gpu = |n| GpuFact { address: format!("0000:{n:02x}:00.0"), vendor: "amd".into(), model: "MI300X".into() };
-    let facts = HostFacts { gpus: (0..5).map(gpu).collect(), ..HostFacts::default() };
-    let said = agent::Registration {
-        facts: &facts,
-        fingerprint: "f1",
-        boot_id,
-        agent_version: "0.1.0",
-        ecc_uncorrected: 0,
-        minor_issue: None,
-        address: None,
-    };
+    let facts = facts(5);
+    let said = registration(&facts, boot_id);
     let (ids, site) = (Counter::default(), site());
     let request = request(&ids);
     let chained = agent::registered(&request, node, &sku(8), &said, BOOT);
@@ -65,11 +55,10 @@ fn noted(chained: &Chained) -> Option<String> {
 
 fn explained(node: &Node, job: Option<&Job>) -> (Vec<String>, Vec<NextAction>) {
     let context = NodeContext {
-        site: "dc1",
+        site: &site(),
         placed: &[],
         job,
         last_heard: Some(NOW),
-        times: HeartbeatPolicy::default().standard,
         health: &Health::NotReported,
         bmc: None,
         component: None,

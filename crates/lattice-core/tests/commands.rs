@@ -15,7 +15,7 @@ use lattice_core::job::{Disposal, Job, JobKind, JobStatus};
 use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::node::machine::Health;
 use lattice_core::node::{
-    Availability, DownCause, GpuFact, HoldKind, HostFacts, Node, NodeClass, NodeState, OnboardingMode, Status, health,
+    Availability, DownCause, GpuFact, HoldKind, HostFacts, Node, NodeClass, NodeState, Status, health,
 };
 use lattice_core::site::{MaasSite, Site, SiteProvider, SiteStatus};
 use lattice_core::sku::Sku;
@@ -62,6 +62,16 @@ fn site() -> Site {
         updated_at: NOW,
         generation: Generation::FIRST,
     }
+}
+
+/// Its machines are switched through MAAS.
+fn maas() -> Site {
+    let maas: MaasSite = serde_json::from_str(
+        r#"{"api_base_url": "http://maas", "api_token_path": "a", "default_power_creds_path": "b",
+            "deploy_password_path": "c", "pxe_iface": "d", "pxe_vlan_vid": 1, "node_pxe_iface": "e"}"#,
+    )
+    .unwrap();
+    Site { provider: SiteProvider::Maas(maas), ..site() }
 }
 
 fn sku() -> Sku {
@@ -412,7 +422,7 @@ fn holds_belong_to_whoever_set_them() {
 #[test]
 fn every_state_is_explained_and_every_command_in_it_is_ours() {
     use strum::VariantArray;
-    let times = HeartbeatPolicy::default().standard;
+    let site = site();
     for status in Status::VARIANTS {
         for availability in Availability::VARIANTS {
             let node = at(*status, *availability);
@@ -420,11 +430,10 @@ fn every_state_is_explained_and_every_command_in_it_is_ours() {
                 continue;
             }
             let context = NodeContext {
-                site: "local",
+                site: &site,
                 placed: &[],
                 job: None,
                 last_heard: None,
-                times,
                 health: &Health::NotReported,
                 bmc: None,
                 component: None,
@@ -443,14 +452,12 @@ fn every_state_is_explained_and_every_command_in_it_is_ours() {
 }
 
 /// The commands that an explanation of the node prints.
-fn advised(node: &Node) -> Vec<String> {
-    let times = HeartbeatPolicy::default().times(NodeClass::Standard);
+fn advised(node: &Node, site: &Site) -> Vec<String> {
     let context = NodeContext {
-        site: "local",
+        site,
         placed: &[],
         job: None,
         last_heard: None,
-        times,
         health: &Health::NotReported,
         bmc: None,
         component: None,
@@ -469,16 +476,15 @@ fn a_reboot_is_advised_for_what_is_missed_and_says_who_does_it() {
         for availability in [Availability::Down, Availability::Failed] {
             let mut node = at(status, availability);
             node.down_cause = Some(DownCause::HeartbeatLost);
-            let reboot = advised(&node).into_iter().find(|line| line.starts_with("lattice node reboot"));
+            let reboot = advised(&node, &site()).into_iter().find(|line| line.starts_with("lattice node reboot"));
             assert_eq!(reboot.is_some(), is_missed, "{status} {availability}");
-            node.mode = OnboardingMode::Maas;
-            let through_maas = advised(&node).into_iter().find(|line| line.starts_with("lattice node reboot"));
+            let through_maas = advised(&node, &maas()).into_iter().find(|line| line.starts_with("lattice node reboot"));
             if let (Some(by_hand), Some(by_job)) = (reboot, through_maas) {
                 assert!(by_hand.contains("by hand") && by_job.contains("a job power-cycles it"), "{by_hand}; {by_job}");
             }
         }
     }
-    let retired = advised(&at(Status::Retired, Availability::Drained));
+    let retired = advised(&at(Status::Retired, Availability::Drained), &site());
     assert!(retired.iter().any(|line| line.starts_with("lattice node reactivate")), "{retired:?}");
 }
 
@@ -499,12 +505,7 @@ fn a_reboot_by_hand_moves_the_node_at_once_and_one_by_a_job_moves_nothing_yet() 
     let ids = Counter::default();
     let by_hand = command::reboot(&known(&node, &site()), &request(&ids)).unwrap();
     assert_eq!((node_of(&by_hand.commit).state.availability, by_hand.job), (Availability::Booting, None));
-    let maas: MaasSite = serde_json::from_str(
-        r#"{"api_base_url": "http://maas", "api_token_path": "a", "default_power_creds_path": "b",
-            "deploy_password_path": "c", "pxe_iface": "d", "pxe_vlan_vid": 1, "node_pxe_iface": "e"}"#,
-    )
-    .unwrap();
-    let site = Site { provider: SiteProvider::Maas(maas), ..site() };
+    let site = maas();
     let by_job = command::reboot(&known(&node, &site), &request(&ids)).unwrap();
     let after = node_of(&by_job.commit);
     assert_eq!((after.state, after.owning_job), (node.state, by_job.job));

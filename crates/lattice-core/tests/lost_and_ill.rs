@@ -6,7 +6,7 @@ mod fleet;
 
 use std::time::Duration;
 
-use fleet::{Counter, NOW, node, request, site, sku};
+use fleet::{Counter, NOW, facts, node, registration, request, site, sku};
 use lattice_core::change::Change;
 use lattice_core::command::agent::{self, health_now};
 use lattice_core::command::node::{self as commands, Known};
@@ -14,16 +14,9 @@ use lattice_core::heartbeat::Vitals;
 use lattice_core::node::availability::{AvailabilityEvent, BOOT_FAILURES, Effect};
 use lattice_core::node::machine::{Health, NodeEvent};
 use lattice_core::node::status::{Owner, StatusEvent};
-use lattice_core::node::{
-    Availability, DownCause, GpuFact, Hold, HoldKind, HostFacts, Node, NodeClass, Status, machine,
-};
+use lattice_core::node::{Availability, DownCause, Hold, HoldKind, Node, NodeClass, Status, machine};
 
 const BOOT: Duration = Duration::from_secs(600);
-
-fn facts(gpus: u32) -> HostFacts {
-    let gpu = |n| GpuFact { address: format!("0000:{n:02x}:00.0"), vendor: "amd".into(), model: "MI300X".into() };
-    HostFacts { gpus: (0..gpus).map(gpu).collect(), ..HostFacts::default() }
-}
 
 fn known<'a>(node: &'a Node, site: &'a lattice_core::site::Site) -> Known<'a> {
     Known { node, job: None, health: Health::Passed, live_allocations: 0, site, placed: &[], has_bmc: false }
@@ -31,15 +24,7 @@ fn known<'a>(node: &'a Node, site: &'a lattice_core::site::Site) -> Known<'a> {
 
 fn registers(node: &Node, gpus: u32, boot_id: &str) -> Node {
     let facts = facts(gpus);
-    let said = agent::Registration {
-        facts: &facts,
-        fingerprint: "f1",
-        boot_id,
-        agent_version: "0.1.0",
-        ecc_uncorrected: 0,
-        minor_issue: None,
-        address: None,
-    };
+    let said = registration(&facts, boot_id);
     agent::registered(&request(&Counter::default()), node, &sku(8), &said, BOOT).after.unwrap_or_else(|| node.clone())
 }
 

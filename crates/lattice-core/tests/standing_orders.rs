@@ -1,6 +1,7 @@
 //! What operators tell a site: drains with a deadline, the brake, approved fingerprints, and what Lattice does by itself.
 #![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
+#[allow(dead_code, reason = "each test program uses a part of it")]
 mod fleet;
 
 use std::time::Duration;

@@ -24,7 +24,7 @@ use lattice_core::secret::Secret;
 use lattice_core::time::{Clock, Timestamp};
 use lattice_server::agent_api::{
     AgentEvents, AgentListener, AgentPolicy, AgentService, Enrolment, Granted, IdentityRefusal, Limits, Parts,
-    Registration, Report, server_tls,
+    Registered, Registration, Report, server_tls,
 };
 use lattice_server::pki::{Authority, CaMaterial, CertificateSpan};
 use lattice_server::task_keys::TaskKeys;
@@ -62,9 +62,9 @@ impl AgentEvents for Agreeable {
     async fn renew(&self, _: NodeId, _: Timestamp) -> Result<Granted, Problem> {
         Ok(Granted { epoch: 1, certificate_life: DAY })
     }
-    async fn register(&self, _: Registration) -> Result<lattice_core::ids::OwnershipEpoch, Problem> {
+    async fn register(&self, _: Registration) -> Result<Registered, Problem> {
         self.registered.fetch_add(1, Ordering::Relaxed);
-        Ok(lattice_core::ids::OwnershipEpoch::default())
+        Ok(Registered::Open { ownership_epoch: lattice_core::ids::OwnershipEpoch::default() })
     }
     async fn report(&self, _: Report) -> Result<(), Problem> {
         Ok(())

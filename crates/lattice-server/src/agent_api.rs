@@ -18,7 +18,8 @@ mod tls;
 
 pub use desk::TaskDesk;
 pub use events::{
-    AgentEvents, BootClaim, Enrolment, Granted, Handed, IdentityRefusal, Registration, Report, nothing_waits,
+    AgentEvents, BootClaim, Enrolment, Granted, Handed, IdentityRefusal, Registered, Registration, Report,
+    nothing_waits,
 };
 pub use listener::{AgentListener, Limits, StartError};
 pub use request::Sent;

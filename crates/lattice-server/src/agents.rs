@@ -10,18 +10,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use http::StatusCode;
-use lattice_api::agent::EndedAllocation;
+use lattice_api::agent::{EndedAllocation, RegisterRequest};
 use lattice_api::error::Problem;
 use lattice_controllers::Fleet;
 use lattice_core::actor::{Actor, Role};
-use lattice_core::agent::task::{Running, TaskReport};
+use lattice_core::agent::task::TaskReport;
 use lattice_core::change::{Change, NodeAction, Outcome, Resource};
 use lattice_core::command::Request;
 use lattice_core::command::agent::{self, Chained};
 use lattice_core::command::boots;
 use lattice_core::credential::{EnrollmentToken, TokenRefused};
 use lattice_core::explain::{Code, NextAction};
-use lattice_core::ids::{CorrelationId, IdSource, JobId, NodeId, OpId, OwnershipEpoch};
+use lattice_core::ids::{CorrelationId, IdSource, JobId, NodeId, OpId};
 use lattice_core::node::availability::Effect;
 use lattice_core::node::{Node, Status};
 use lattice_core::secret::{Secret, token_hash};
@@ -31,7 +31,9 @@ use lattice_providers::secret::SecretStore;
 use lattice_store::{HistoryEntry, PageRequest, Store, StoreError};
 use tracing::{info, warn};
 
-use crate::agent_api::{AgentEvents, BootClaim, Enrolment, Granted, Handed, IdentityRefusal, Registration, Report};
+use crate::agent_api::{
+    AgentEvents, BootClaim, Enrolment, Granted, Handed, IdentityRefusal, Registered, Registration, Report,
+};
 use crate::task_keys::TaskKeys;
 
 /// How often a decision is made anew when its row changed under it: a node's row has few writers.
@@ -246,15 +248,19 @@ impl AgentEvents for Agents {
         Ok(Granted { epoch: node.identity_epoch, certificate_life: self.certificate_life })
     }
 
-    async fn register(&self, registration: Registration) -> Result<OwnershipEpoch, Problem> {
+    async fn register(&self, registration: Registration) -> Result<Registered, Problem> {
         let (node, sku) = self.node_and_sku(registration.node).await?;
         let sku = sku.ok_or_else(|| sku_gone(&node))?;
         let said = &registration.request;
+        let stop_first = self.not_owned(node.id, &said.running).await?;
+        if !stop_first.is_empty() || is_outdated(said, &node) {
+            return Ok(Registered::NotYet { stop_first, ownership_epoch: node.ownership.epoch });
+        }
         let address = address_of(registration.peer);
         let node = self
             .decide(node, registration.at, |request, node| {
-                // It was lost after the agent was told what to end.
-                if said.running.iter().any(|one| one.ownership_epoch < node.ownership.epoch) {
+                // It was lost while this was decided.
+                if is_outdated(said, node) {
                     return Err(Box::new(being_changed()));
                 }
                 let registration = agent::Registration {
@@ -270,7 +276,7 @@ impl AgentEvents for Agents {
                 Ok(agent::registered(request, node, &sku, &registration, boot_timeout))
             })
             .await?;
-        Ok(node.ownership.epoch)
+        Ok(Registered::Open { ownership_epoch: node.ownership.epoch })
     }
 
     async fn report(&self, report: Report) -> Result<(), Problem> {
@@ -289,10 +295,6 @@ impl AgentEvents for Agents {
             self.fleet.registry().end_session(report.node);
         }
         Ok(())
-    }
-
-    async fn disowned(&self, node: NodeId, running: &[Running]) -> Result<Vec<Running>, Problem> {
-        self.not_owned(node, running).await
     }
 
     async fn tasks(&self, node: NodeId, at: Timestamp) -> Result<Handed, Problem> {
@@ -348,6 +350,12 @@ impl AgentEvents for Agents {
         );
         self.audit_refusal(refusal.certificate, "node.identity", detail, refusal.at).await;
     }
+}
+
+/// The agent looked at what runs before the node was lost: that says nothing of what runs now.
+/// design: 2-state-model "Re-registration"
+fn is_outdated(said: &RegisterRequest, node: &Node) -> bool {
+    said.ownership_epoch < node.ownership.epoch
 }
 
 /// A host behind loopback is a container or a simulated machine: its address says nothing.

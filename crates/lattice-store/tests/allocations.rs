@@ -6,27 +6,14 @@ mod fixture;
 
 use backends::on_each_backend;
 use fixture::*;
-use lattice_core::actor::Actor;
 use lattice_core::agent::task::{CheckpointHow, Limits};
 use lattice_core::allocation::{Allocation, AllocationStatus, RequeuePolicy, Wanted, Workload};
 use lattice_core::change::Change;
-use lattice_core::command::Request;
 use lattice_core::command::allocation::{self, NewAllocation};
-use lattice_core::ids::{AllocationId, CorrelationId, OpId};
+use lattice_core::ids::AllocationId;
 use lattice_core::node::{Availability, Node, NodeClass, Status};
 use lattice_core::time::Timestamp;
 use lattice_store::{AllocationFilter, Page, PageRequest, Store};
-
-fn request(now: Timestamp) -> Request<'static> {
-    Request {
-        actor: Actor::system("test"),
-        reason: String::new(),
-        now,
-        ids: &Ids,
-        op: OpId::generate(&Ids, now),
-        correlation: CorrelationId::generate(&Ids, now),
-    }
-}
 
 async fn ask(store: &Store, user: &str, now: Timestamp) -> Allocation {
     let workload = Workload {

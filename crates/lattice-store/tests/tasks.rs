@@ -6,30 +6,17 @@ mod fixture;
 
 use backends::on_each_backend;
 use fixture::*;
-use lattice_core::actor::Actor;
 use lattice_core::agent::task::{
     AllocationStop, DrainMode, HeartbeatCheck, NodeDrain, Progress, Task, TaskChange, TaskErrorCode, TaskInput,
     TaskKind, TaskOwner, TaskReport, TaskStatus,
 };
 use lattice_core::change::{Change, Commit, Guard, Outcome};
-use lattice_core::command::Request;
 use lattice_core::command::task::{self, NewTask};
-use lattice_core::ids::{AllocationId, CorrelationId, Generation, JobId, OpId, OwnershipEpoch};
+use lattice_core::ids::{AllocationId, Generation, JobId, OwnershipEpoch};
 use lattice_core::job::StageName;
 use lattice_core::node::Node;
 use lattice_core::time::Timestamp;
 use lattice_store::{EventFilter, PageRequest, Store, StoreConfig, TaskFilter, restore};
-
-fn request(now: Timestamp) -> Request<'static> {
-    Request {
-        actor: Actor::system("test"),
-        reason: String::new(),
-        now,
-        ids: &Ids,
-        op: OpId::generate(&Ids, now),
-        correlation: CorrelationId::generate(&Ids, now),
-    }
-}
 
 fn drain() -> TaskInput {
     TaskInput::NodeDrain(NodeDrain { mode: DrainMode::Begin })

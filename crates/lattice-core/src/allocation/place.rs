@@ -86,7 +86,8 @@ fn is_last(allocation: &Allocation, node: &Node) -> bool {
     lent || node.deviates_since.is_some()
 }
 
-/// The node for `allocation` among `candidates`: one that fits, with as little as possible left over.
+/// The node for `allocation` among `candidates`: one that fits, with as little as possible left over; one on which it
+/// could not be started just before only if there is no other.
 ///
 /// # Errors
 /// None fits: how many for which reason, for people.
@@ -96,7 +97,8 @@ pub fn place<'a>(
     now: Timestamp,
 ) -> Result<&'a Candidate, String> {
     let mut misfits: BTreeMap<Misfit, usize> = BTreeMap::new();
-    let mut best: Option<(&Candidate, (bool, u32, &str))> = None;
+    let failed_on = allocation.retry.map(|retry| retry.node);
+    let mut best = None;
     for candidate in candidates {
         if let Some(misfit) = misfit(allocation, candidate, now) {
             *misfits.entry(misfit).or_default() += 1;
@@ -104,7 +106,7 @@ pub fn place<'a>(
         }
         let node = &candidate.node;
         let free = candidate.gpus.saturating_sub(node.ownership.gpus);
-        let rank = (is_last(allocation, node), free, node.hostname.as_str());
+        let rank = (failed_on == Some(node.id), is_last(allocation, node), free, node.hostname.as_str());
         if best.is_none_or(|(_, other)| rank < other) {
             best = Some((candidate, rank));
         }

@@ -1,6 +1,7 @@
 //! The row of an allocation.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -108,6 +109,33 @@ impl Workload {
     }
 }
 
+/// How the tries to start an allocation went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retry {
+    /// How many failed in a row.
+    pub failures: u32,
+    /// Where the last one failed: another node is preferred.
+    pub node: NodeId,
+}
+
+impl Retry {
+    /// Pause after the first try that failed; it doubles with each.
+    const FIRST_PAUSE: Duration = Duration::from_secs(5);
+    /// The longest pause.
+    const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+    /// After one more try that failed, on `node`.
+    pub fn after(before: Option<Self>, node: NodeId) -> Self {
+        Self { failures: before.map_or(0, |before| before.failures).saturating_add(1), node }
+    }
+
+    /// How long nothing is tried after the last failure.
+    pub fn pause(self) -> Duration {
+        let doubled = 2_u32.saturating_pow(self.failures.saturating_sub(1));
+        Self::FIRST_PAUSE.saturating_mul(doubled).min(Self::LONGEST_PAUSE)
+    }
+}
+
 /// A user's work that has, wants or had a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allocation {
@@ -141,6 +169,9 @@ pub struct Allocation {
     pub evicted: bool,
     /// How often it was placed.
     pub placements: u32,
+    /// It was queued again because it could not be started; none: for another reason, or it was started since.
+    #[serde(default)]
+    pub retry: Option<Retry>,
     /// Who asked.
     pub requested_by: Actor,
     /// When.
@@ -157,6 +188,14 @@ impl Allocation {
     /// Its node, while it keeps that from being empty.
     pub fn placed_on(&self) -> Option<NodeId> {
         self.node.filter(|_| self.status.is_placed())
+    }
+
+    /// Until when nothing is tried, because the last start failed; none: it may be placed.
+    pub fn pauses_until(&self, now: Timestamp) -> Option<Timestamp> {
+        let until = self.status_since + self.retry?.pause();
+        // A clock that was set back since makes nobody wait for longer.
+        let pauses = self.status == AllocationStatus::Requested && self.status_since <= now && now < until;
+        pauses.then_some(until)
     }
 
     /// Whether it can save its state.

@@ -132,7 +132,8 @@ pub struct Registration<'a> {
 /// An agent registered: its facts are recorded, and the health check decides where the node goes.
 ///
 /// Booting becomes ready; down for its silence becomes ready again; failed with another boot id boots once more.
-/// A node that is disabled stays down. What [`Effect::BootAgain`] asks is carried out by [`super::boots::carried_out`]. spec: S1 "Booting → Ready"; design: 2-state-model "Re-registration"
+/// A node that is disabled stays down. What [`Effect::BootAgain`] asks is carried out by [`super::boots::carried_out`].
+/// spec: S1 "Booting → Ready"; design: 2-state-model "Re-registration"
 ///
 /// What it runs must be what the node owns: the caller sees to it.
 ///

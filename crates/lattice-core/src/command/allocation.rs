@@ -12,13 +12,15 @@ use crate::agent::task::{
     TaskOwner, TaskStatus,
 };
 use crate::allocation::{
-    Allocation, AllocationCause, AllocationChange, AllocationEvent, AllocationStatus, RequeuePolicy, Wanted, Workload,
+    Allocation, AllocationCause, AllocationChange, AllocationEvent, AllocationStatus, RequeuePolicy, Retry, Wanted,
+    Workload,
 };
 use crate::change::{Change, Commit, NodeAction, NodeChange};
 use crate::ids::{AllocationId, Generation, JobId, OwnershipEpoch};
 use crate::node::availability::Effect;
 use crate::node::machine::Moved;
 use crate::node::{Node, NodeClass};
+use crate::time::human;
 
 /// Time between SIGTERM and SIGKILL of an allocation that is released, in milliseconds.
 const GRACE_MS: u64 = 30_000;
@@ -71,6 +73,7 @@ pub fn request(request: &Request, new: NewAllocation) -> Result<(Allocation, Com
         epoch: None,
         saved: false,
         evicted: false,
+        retry: None,
         placements: 0,
         requested_by: request.actor.clone(),
         requested_at: request.now,
@@ -345,6 +348,7 @@ fn settle_start(request: &Request, allocation: &Allocation, node: &Node, task: &
     if task.status == TaskStatus::Succeeded {
         let mut after = moved(request, allocation, AllocationEvent::Started).ok()?;
         after.why = format!("runs on {}", node.hostname);
+        after.retry = None;
         return Some(request.commit(Vec::new(), vec![changed(allocation, after, AllocationCause::Active)]));
     }
     let said = match task.report.as_ref().map(|report| &report.progress) {
@@ -358,8 +362,13 @@ fn not_started(request: &Request, allocation: &Allocation, node: &Node, said: &s
     let mut after = moved(request, allocation, AllocationEvent::StartFailed).ok()?;
     after.why = format!("{} did not start it: {said}", node.hostname);
     if allocation.requeue == RequeuePolicy::Always {
-        let why = format!("a node: {}", after.why);
-        after = queued(request, after, &why);
+        let retry = Retry::after(allocation.retry, node.id);
+        let nth = match retry.failures {
+            1 => String::new(),
+            times => format!(", {times} times in a row"),
+        };
+        let why = format!("its next try, {} after {}{nth}", human(retry.pause()), after.why);
+        after = Allocation { retry: Some(retry), ..queued(request, after, &why) };
     }
     Some(leaves(request, allocation, node, after))
 }
@@ -457,7 +466,8 @@ fn queued(request: &Request, after: Allocation, why: &str) -> Allocation {
     let status = AllocationStatus::Requested;
     let why = why.to_owned();
     let (saved, evicted) = (false, false);
-    Allocation { status, status_since: request.now, node: None, epoch: None, saved, evicted, why, ..after }
+    let status_since = request.now;
+    Allocation { status, status_since, node: None, epoch: None, saved, evicted, why, retry: None, ..after }
 }
 
 fn ended_after(after: Allocation) -> Allocation {

@@ -21,12 +21,21 @@ pub fn allocation(one: &Allocation, on: Option<(&Node, &str)>, tasks: &[Task], n
     let headline = match one.status {
         AllocationStatus::Requested => {
             because.push(unmet(one.why.clone(), "the fleet"));
-            next.push(NextAction::run(
-                "lattice node list --status active",
-                "shows which nodes there are, and why each is not schedulable",
-            ));
+            let headline = match one.pauses_until(now) {
+                Some(until) => {
+                    next.push(NextAction::WaitUntil { until, waiting_for: "its next try".to_owned() });
+                    "could not be started, and is tried again"
+                }
+                None => {
+                    next.push(NextAction::run(
+                        "lattice node list --status active",
+                        "shows which nodes there are, and why each is not schedulable",
+                    ));
+                    "waits for a node"
+                }
+            };
             next.push(release());
-            format!("waits for a node for {age}")
+            format!("{headline} for {age}")
         }
         AllocationStatus::Provisioning | AllocationStatus::Releasing => {
             because.push(unmet(one.why.clone(), "agent"));

@@ -12,22 +12,21 @@ use crate::job::{Job, JobInput, JobKind, JobStatus, StageName};
 use crate::node::availability::BOOT_FAILURES;
 use crate::node::class::SilenceTimes;
 use crate::node::machine::Health;
-use crate::node::{Availability, DownCause, Hold, HoldKind, Node, OnboardingMode, Status};
+use crate::node::{Availability, DownCause, Hold, HoldKind, Node, Status};
+use crate::site::{Site, SiteProvider};
 use crate::time::{Timestamp, human};
 
 /// What else is known about a node when it is explained.
 #[derive(Debug, Clone)]
 pub struct NodeContext<'a> {
-    /// Its site's name.
-    pub site: &'a str,
+    /// Its site.
+    pub site: &'a Site,
     /// What is placed on it.
     pub placed: &'a [Allocation],
     /// Its owning job, or the last one that failed.
     pub job: Option<&'a Job>,
     /// When it was heard last, if this server knows.
     pub last_heard: Option<Timestamp>,
-    /// Times of its class at its site.
-    pub times: SilenceTimes,
     /// Its health, judged against its SKU.
     pub health: &'a Health,
     /// Its BMC, if one is set, and what was seen of it last.
@@ -61,6 +60,10 @@ struct Story<'a> {
 impl<'a> Story<'a> {
     fn unmet(&mut self, what: String, since: Timestamp, owner: &str) {
         self.because.push(Unmet { what, since: Some(since), owner: owner.to_owned(), class: None });
+    }
+
+    fn times(&self) -> SilenceTimes {
+        self.context.site.heartbeat.times(self.node.effective_class())
     }
 
     fn run(&mut self, command: String, effect: &str) {
@@ -229,12 +232,12 @@ impl<'a> Story<'a> {
         if let Some(job) = self.owner() {
             return self.follow(job);
         }
-        let effect = match self.node.mode {
-            OnboardingMode::Maas | OnboardingMode::Lxd => {
+        let effect = match self.context.site.provider {
+            SiteProvider::Maas(_) | SiteProvider::Lxd(_) => {
                 "a job power-cycles it through its provider, and watches that it comes back"
             }
-            OnboardingMode::Openchami => "a job power-cycles it through its site, and watches that it comes back",
-            OnboardingMode::Manual => {
+            SiteProvider::Openchami(_) => "a job power-cycles it through its site, and watches that it comes back",
+            SiteProvider::Manual => {
                 "says that you power-cycle it now, by hand; it fails unless its agent registers in time"
             }
         };
@@ -270,7 +273,7 @@ impl<'a> Story<'a> {
         let node = self.node;
         let since = node.updated_at;
         self.unmet(format!("boot {} of {BOOT_FAILURES} came up ill", node.boot_failures), since, "host");
-        let can_switch = node.mode != OnboardingMode::Manual || self.context.bmc.is_some();
+        let can_switch = self.context.site.can_switch(self.context.bmc.is_some());
         let why = match (self.owner(), boots::again(node, self.owner().is_some(), can_switch, self.now)) {
             (Some(job), _) => return self.follow(job),
             (None, Again::Never(why)) => why,
@@ -328,7 +331,7 @@ impl<'a> Story<'a> {
             return self.repair();
         }
         let heard = self.context.last_heard.unwrap_or(node.availability_since);
-        let left = detector::watch(node, self.context.times, heard)
+        let left = detector::watch(node, self.times(), heard)
             .silence
             .map(|tolerated| (heard + tolerated).since(self.now))
             .unwrap_or_default();
@@ -401,7 +404,7 @@ impl<'a> Story<'a> {
         if let Some(until) = self.node.ownership.braked_until {
             let what = "a brake holds back what its loss does to running work".to_owned();
             self.unmet(format!("{what}, until {until}"), since, "brake");
-            self.next.extend(super::allocation::braked(self.context.site, until));
+            self.next.extend(super::allocation::braked(&self.context.site.name, until));
         }
     }
 
@@ -484,7 +487,7 @@ impl<'a> Story<'a> {
     fn disabled(&mut self, host: &str) {
         let enable = format!("lattice node enable {host}");
         let heard = self.context.last_heard;
-        let is_heard = heard.is_some_and(|at| self.now.since(at) <= self.context.times.window());
+        let is_heard = heard.is_some_and(|at| self.now.since(at) <= self.times().window());
         let is_down_for_it = self.node.down_cause == Some(DownCause::Disabled);
         if !is_down_for_it || (is_heard && self.node.ownership.is_confirmed()) {
             return self.run(enable, "gives it back once its health check passes");

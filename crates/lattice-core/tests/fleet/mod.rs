@@ -5,9 +5,12 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use lattice_core::actor::{Actor, Role};
 use lattice_core::allocation::Ownership;
 use lattice_core::command::Request;
+use lattice_core::command::agent::Registration;
 use lattice_core::ids::{CorrelationId, Generation, IdSource, NodeId, OpId, SiteId, uuid_v7};
 use lattice_core::node::class::HeartbeatPolicy;
-use lattice_core::node::{Availability, Labels, Node, NodeClass, NodeState, OnboardingMode, Status};
+use lattice_core::node::{
+    Availability, GpuFact, HostFacts, Labels, Node, NodeClass, NodeState, OnboardingMode, Status,
+};
 use lattice_core::site::{AutomationPolicy, Site, SiteProvider, SiteStatus};
 use lattice_core::sku::Sku;
 use lattice_core::time::Timestamp;
@@ -100,5 +103,24 @@ pub fn node(status: Status, availability: Availability) -> Node {
         created_at: NOW,
         updated_at: NOW,
         generation: Generation::FIRST,
+    }
+}
+
+/// What a host with so many GPUs reports.
+pub fn facts(gpus: u32) -> HostFacts {
+    let gpu = |n| GpuFact { address: format!("0000:{n:02x}:00.0"), vendor: "amd".into(), model: "MI300X".into() };
+    HostFacts { gpus: (0..gpus).map(gpu).collect(), ..HostFacts::default() }
+}
+
+/// What its agent registers with.
+pub fn registration<'a>(facts: &'a HostFacts, boot_id: &'a str) -> Registration<'a> {
+    Registration {
+        facts,
+        fingerprint: "f1",
+        boot_id,
+        agent_version: "0.1.0",
+        ecc_uncorrected: 0,
+        minor_issue: None,
+        address: None,
     }
 }

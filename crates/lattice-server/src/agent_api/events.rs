@@ -44,22 +44,11 @@ pub trait AgentEvents: Send + Sync {
 
     /// An agent started or came back: its facts, what it runs, its boot.
     ///
-    /// The session opens when this returns: the node's present ownership, under which its agent may start what it is asked
-    /// for.
+    /// The session opens when this returns [`Registered::Open`].
     ///
     /// # Errors
     /// The refusal that the agent gets; no session opens.
-    async fn register(&self, registration: Registration) -> Result<OwnershipEpoch, Problem>;
-
-    /// Which of what runs on a host its node does not own any more: an agent ends that before it may register.
-    /// design: 2-state-model "Re-registration"
-    ///
-    /// # Errors
-    /// The refusal that the agent gets; no session opens.
-    async fn disowned(&self, node: NodeId, running: &[Running]) -> Result<Vec<Running>, Problem> {
-        let _ = (node, running);
-        Ok(Vec::new())
-    }
+    async fn register(&self, registration: Registration) -> Result<Registered, Problem>;
 
     /// Allocations ended by themselves on a host. Said again until this returned without an error.
     ///
@@ -180,6 +169,24 @@ pub struct Registration {
     pub peer: SocketAddr,
     /// When it arrived.
     pub at: Timestamp,
+}
+
+/// What comes of a registration. design: 2-state-model "Re-registration"
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Registered {
+    /// The agent is registered.
+    Open {
+        /// The node's present ownership: its agent may start what it is asked for under it.
+        ownership_epoch: OwnershipEpoch,
+    },
+    /// Something runs that the node does not own, or the agent looked at what runs before the node was lost: nothing was
+    /// changed, and the agent registers again.
+    NotYet {
+        /// What the node does not own.
+        stop_first: Vec<Running>,
+        /// The node's present ownership.
+        ownership_epoch: OwnershipEpoch,
+    },
 }
 
 /// A heartbeat that says something new.

@@ -14,14 +14,14 @@ use lattice_api::agent::{
 };
 use lattice_core::explain::Code;
 use lattice_core::heartbeat::{Beat, Handle, Heard, Refused, Registry, Vitals};
-use lattice_core::ids::{CorrelationId, IdSource, NodeId, OwnershipEpoch, SessionId};
+use lattice_core::ids::{CorrelationId, IdSource, NodeId, SessionId};
 use lattice_core::time::{Clock, Timestamp};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::allowance::Allowance;
 use super::desk::{Bell, TaskDesk};
-use super::events::{AgentEvents, BootClaim, Enrolment, Granted, IdentityRefusal, Registration, Report};
+use super::events::{AgentEvents, BootClaim, Enrolment, Granted, IdentityRefusal, Registered, Registration, Report};
 use super::refusal::Refusal;
 use super::request::{Route, Sent, bytes, check_text, json, problem, read_json};
 use crate::pki::{Authority, CertificateSpan, IdentityError, NodeIdentity, NodeRequest};
@@ -296,14 +296,15 @@ impl AgentService {
         let vitals = vitals(&body.health, body.running.len());
         let (node, peer, at) = (caller.node, caller.peer, caller.at);
         let heartbeat = self.pace(Some(caller.handle));
-        let stop_first = self.parts.events.disowned(node, &body.running).await?;
-        if !stop_first.is_empty() {
-            debug!(node_id = %node, %peer, count = stop_first.len(), "agent has to stop what its node does not own");
-            let ownership_epoch = OwnershipEpoch::default();
-            return Ok(json(StatusCode::OK, &RegisterResponse { session, heartbeat, stop_first, ownership_epoch }));
-        }
         let registration = Registration { node, session, request: body, peer, at };
-        let ownership_epoch = self.parts.events.register(registration).await?;
+        let ownership_epoch = match self.parts.events.register(registration).await? {
+            Registered::Open { ownership_epoch } => ownership_epoch,
+            Registered::NotYet { stop_first, ownership_epoch } => {
+                debug!(node_id = %node, %peer, disowned = stop_first.len(), "agent has to look again at what runs");
+                let answer = RegisterResponse { session: None, heartbeat, stop_first, ownership_epoch };
+                return Ok(json(StatusCode::OK, &answer));
+            }
+        };
         let before = caller.opened.lock().unwrap_or_else(PoisonError::into_inner).replace(session);
         // An agent that was started again comes over a new connection, and its former self is gone.
         let is_shared = before.is_some_and(|mine| caller.handle.is_open_to_another(mine));
@@ -312,7 +313,8 @@ impl AgentService {
         if is_shared {
             self.parts.events.identity_shared(node, peer, at).await;
         }
-        Ok(json(StatusCode::OK, &RegisterResponse { session, heartbeat, stop_first, ownership_epoch }))
+        let answer = RegisterResponse { session: Some(session), heartbeat, stop_first: Vec::new(), ownership_epoch };
+        Ok(json(StatusCode::OK, &answer))
     }
 
     async fn heartbeat<B: Sent>(

@@ -137,11 +137,10 @@ pub fn explain(file: &NodeFile, now: Timestamp) -> Explanation {
     let is_degraded = file.node.state.availability == Availability::Degraded;
     let heard = if is_degraded { file.silent_from } else { file.said.map(|said| said.at) };
     let context = NodeContext {
-        site: &file.site.name,
+        site: &file.site,
         placed: &file.placed,
         job: file.job.as_ref(),
         last_heard: heard,
-        times: file.site.heartbeat.times(file.node.effective_class()),
         health: &file.health,
         bmc: file.bmc.as_ref().map(|bmc| (bmc, file.bmc_report.as_ref())),
         component: file.component.as_ref(),

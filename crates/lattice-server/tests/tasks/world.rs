@@ -361,6 +361,7 @@ impl World {
             epoch: Some(OwnershipEpoch(1)),
             saved: false,
             evicted: false,
+            retry: None,
             placements: 1,
             requested_by: Actor::system("test"),
             requested_at: now,

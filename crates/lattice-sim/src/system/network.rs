@@ -13,7 +13,6 @@ use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use lattice_agent::{AgentError, CallError, Line, Network as AgentNetwork, Peer, Reach};
-use lattice_core::ids::OwnershipEpoch;
 use lattice_server::agent_api::{AgentService, Connection};
 use tokio::sync::oneshot;
 
@@ -51,8 +50,6 @@ pub struct Front {
 #[derive(Clone)]
 struct Message {
     host: String,
-    /// The ownership that its node had.
-    epoch: Option<OwnershipEpoch>,
     certificate: Option<Vec<u8>>,
     path: String,
     body: Bytes,
@@ -97,14 +94,7 @@ impl Network {
         self.state().cut.clear();
     }
 
-    fn epoch(&self, host: &str) -> Option<OwnershipEpoch> {
-        let model = self.ground.model();
-        let node = model.nodes.values().rfind(|node| node.hostname == host);
-        node.map(|node| node.ownership.epoch)
-    }
-
-    /// Sends one of the last requests once more, over a connection of its own; but no registration that is older than
-    /// a loss of its node.
+    /// Sends one of the last requests once more, over a connection of its own.
     pub async fn replay(&self) {
         let message = {
             let state = self.state();
@@ -112,9 +102,6 @@ impl Network {
             usize::try_from(index).ok().and_then(|index| state.remembered.get(index).cloned())
         };
         let (Some(message), Some(front)) = (message, self.front()) else { return };
-        if message.what() == "register" && message.epoch != self.epoch(&message.host) {
-            return;
-        }
         self.ground.log.say(format!("replay {} {}", message.host, message.what()));
         let connection = Connection::new(PEER, message.certificate.as_deref());
         let (status, _) = answer(&front.agents, &connection, &message).await;
@@ -214,8 +201,7 @@ impl Line for HostLine {
             return Err(CallError::Transport("connection reset".to_owned()));
         }
         let (host, certificate) = (self.host.clone(), self.certificate.clone());
-        let epoch = self.network.epoch(&host);
-        let message = Message { host, epoch, certificate, path: path.to_owned(), body: Bytes::from(body) };
+        let message = Message { host, certificate, path: path.to_owned(), body: Bytes::from(body) };
         let (reply, answered) = oneshot::channel();
         let delivery = Delivery {
             network: Arc::clone(&self.network),

@@ -98,6 +98,7 @@ impl Bench {
             epoch: None,
             saved: false,
             evicted: false,
+            retry: None,
             placements: 0,
             requested_by: system(),
             requested_at: START,

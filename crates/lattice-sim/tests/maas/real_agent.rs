@@ -15,7 +15,7 @@ use lattice_core::secret::Secret;
 use lattice_core::time::{Clock, Timestamp};
 use lattice_server::agent_api::{
     AgentEvents, AgentListener, AgentPolicy, AgentService, Enrolment, Granted, IdentityRefusal, Limits, Parts,
-    Registration, Report, server_tls,
+    Registered, Registration, Report, server_tls,
 };
 use lattice_server::pki::{Authority, CaMaterial, CertificateSpan};
 use lattice_server::task_keys::TaskKeys;
@@ -48,9 +48,9 @@ impl AgentEvents for OpenDoor {
     async fn renew(&self, _node: NodeId, _at: Timestamp) -> Result<Granted, Problem> {
         Ok(Granted { epoch: 1, certificate_life: LIFE })
     }
-    async fn register(&self, registration: Registration) -> Result<lattice_core::ids::OwnershipEpoch, Problem> {
+    async fn register(&self, registration: Registration) -> Result<Registered, Problem> {
         self.0.send(registration).expect("the test listens");
-        Ok(lattice_core::ids::OwnershipEpoch::default())
+        Ok(Registered::Open { ownership_epoch: lattice_core::ids::OwnershipEpoch::default() })
     }
     async fn report(&self, _report: Report) -> Result<(), Problem> {
         Ok(())

@@ -1,7 +1,7 @@
 //! The one commit in which a turn's results become durable.
 
 use lattice_core::actor::Actor;
-use lattice_core::change::{Change, Commit, JobChange, Outcome};
+use lattice_core::change::{Change, Commit, Guard, JobChange, Outcome};
 use lattice_core::command::{Request, wipe};
 use lattice_core::failure::FailureClass;
 use lattice_core::ids::{Generation, LeaseEpoch, OpId};
@@ -18,6 +18,16 @@ use crate::stage::error;
 /// How often a commit is made again because the node's row moved meanwhile, or its outcome is unknown.
 const REPEATS: u32 = 8;
 
+/// Of which node a commit holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sight {
+    /// Of whatever it is by now.
+    Any,
+    /// Of the one that this turn saw: a look may take long, and what was decided of a node that moved since is decided
+    /// anew.
+    OfThisTurn,
+}
+
 impl Work {
     /// Commits what changed, if anything did, and gives the job back.
     pub(super) async fn flush(&mut self) -> Result<(), TurnError> {
@@ -26,14 +36,17 @@ impl Work {
             self.pending = Pending::default();
             return Ok(());
         }
-        self.commit("turn").await
+        self.commit("turn", Sight::Any).await
     }
 
     /// Commits the claim, and all that stands before it, so that the act may begin.
-    pub(super) async fn commit_claim(&mut self) -> Result<(), TurnError> {
+    ///
+    /// # Errors
+    /// [`TurnError::Superseded`]: somebody else was faster, or the node is not in the state that was seen.
+    pub(super) async fn commit_claim(&mut self, sight: Sight) -> Result<(), TurnError> {
         let until = self.tools.clock.now() + self.tools.limits.lease;
         self.job.lease = Some(JobLease { holder: self.tools.holder.clone(), until });
-        self.commit("claimed").await
+        self.commit("claimed", sight).await
     }
 
     /// Whether what is not committed yet would change the node.
@@ -54,12 +67,12 @@ impl Work {
             && essence(&self.stored.state) == essence(&self.job.state)
     }
 
-    async fn commit(&mut self, cause: &'static str) -> Result<(), TurnError> {
-        let now = self.tools.clock.now();
+    async fn commit(&mut self, cause: &'static str, sight: Sight) -> Result<(), TurnError> {
+        let (now, seen) = (self.tools.clock.now(), self.node.state);
         let mut refusals = 0_u32;
         for _ in 0..REPEATS {
             let commit = match self.compose(cause, now).await {
-                Ok(commit) => commit,
+                Ok(commit) => self.guarded(commit, sight),
                 Err(refused) => {
                     refusals += 1;
                     self.node_refused(&refused, refusals, now).await?;
@@ -68,13 +81,27 @@ impl Work {
             };
             match self.send(&commit).await? {
                 Outcome::Applied { .. } | Outcome::Duplicate { .. } => return self.committed(commit),
-                Outcome::Conflict { resource, .. } if resource.starts_with("node") => self.reread_node().await?,
+                Outcome::Conflict { resource, .. } if resource.starts_with("node") => {
+                    self.reread_node().await?;
+                    if sight == Sight::OfThisTurn && self.node.state != seen {
+                        return Err(TurnError::Superseded);
+                    }
+                }
                 Outcome::Conflict { .. } | Outcome::Fenced | Outcome::Missing { .. } => {
                     return Err(TurnError::Superseded);
                 }
             }
         }
         Err(TurnError::Superseded)
+    }
+
+    /// A commit that changes the node holds of that node alone anyway.
+    fn guarded(&self, mut commit: Commit, sight: Sight) -> Commit {
+        let changes_node = commit.changes.iter().any(|change| matches!(change, Change::Node(_)));
+        if sight == Sight::OfThisTurn && !changes_node {
+            commit.guards.push(Guard::NodeGeneration { node: self.node.id, have: self.node.generation });
+        }
+        commit
     }
 
     /// Sends a commit; an unknown outcome is asked for again, under the same op id.

@@ -13,6 +13,7 @@ use lattice_core::node::Node;
 use lattice_core::site::Site;
 use lattice_core::time::Timestamp;
 
+use super::commit::Sight;
 use super::{TurnError, Work};
 use crate::crash::SpoilWhen;
 use crate::stage::{Context, Delta, Observation, Outcome, StageRunner, error};
@@ -77,17 +78,11 @@ impl Work {
     async fn act(&mut self, runner: &dyn StageRunner, run: &Run, fence: LeaseEpoch) -> Result<(), TurnError> {
         // What only reads needs neither a claim nor an intent in the store.
         if run.observe {
-            // A look may take long: what was decided of a node that moved since is decided anew.
-            let seen = self.node.state;
-            self.reread_node().await?;
-            if self.node.state != seen {
-                return Err(TurnError::Superseded);
-            }
             if run.needs_intent && !run.intended {
                 let now = self.tools.clock.now();
                 self.step(&Input::IntentRecorded { fence }, now);
             }
-            self.commit_claim().await?;
+            self.commit_claim(Sight::OfThisTurn).await?;
             self.tools.crash.pass()?;
         }
         let outcome = self.act_under_lease(runner, run).await?;
@@ -136,7 +131,7 @@ impl Work {
             tokio::select! {
                 biased;
                 outcome = &mut act => return Ok(outcome),
-                () = renewal, if is_leased => self.commit_claim().await?,
+                () = renewal, if is_leased => self.commit_claim(Sight::Any).await?,
             }
         }
     }
@@ -150,7 +145,7 @@ impl Work {
         now: Timestamp,
     ) -> Result<(), TurnError> {
         let fence = self.claim(now);
-        self.commit_claim().await?;
+        self.commit_claim(Sight::Any).await?;
         self.tools.crash.pass()?;
         let (job, node, tools, site, flow) = self.parts();
         let outcome = match flow.stage(stage) {

@@ -19,7 +19,7 @@ use lattice_api::error::Problem;
 use lattice_core::agent::task::{Envelope, Running, SigningKey, TaskReport};
 use lattice_core::explain::Code;
 use lattice_core::heartbeat::Registry;
-use lattice_core::ids::{IdSource, NodeId, SessionId, uuid_v7};
+use lattice_core::ids::{IdSource, NodeId, OwnershipEpoch, SessionId, uuid_v7};
 use lattice_core::node::HostFacts;
 use lattice_core::secret::Secret;
 use lattice_core::time::{Clock, Timestamp};
@@ -35,7 +35,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::agent_api::{
     AgentEvents, AgentListener, AgentPolicy, AgentService, Enrolment, Granted, Handed, IdentityRefusal, Limits, Parts,
-    Registration, Report, TaskDesk, server_tls,
+    Registered, Registration, Report, TaskDesk, server_tls,
 };
 use crate::pki::{Authority, CaMaterial, CertificateSpan};
 use crate::task_keys::TaskKeys;
@@ -100,9 +100,15 @@ impl AgentEvents for Ledger {
     async fn renew(&self, _node: NodeId, _at: Timestamp) -> Result<Granted, Problem> {
         Ok(Granted { epoch: 1, certificate_life: LIFE })
     }
-    async fn register(&self, registration: Registration) -> Result<lattice_core::ids::OwnershipEpoch, Problem> {
+    async fn register(&self, registration: Registration) -> Result<Registered, Problem> {
+        let disowned = self.disowned.lock().unwrap();
+        let stop_first: Vec<Running> =
+            registration.request.running.iter().filter(|one| disowned.contains(one)).copied().collect();
+        if !stop_first.is_empty() {
+            return Ok(Registered::NotYet { stop_first, ownership_epoch: OwnershipEpoch::default() });
+        }
         self.registrations.lock().unwrap().push(registration);
-        Ok(lattice_core::ids::OwnershipEpoch::default())
+        Ok(Registered::Open { ownership_epoch: OwnershipEpoch::default() })
     }
     async fn report(&self, report: Report) -> Result<(), Problem> {
         if self.refuse_reports.load(Ordering::SeqCst) {
@@ -110,10 +116,6 @@ impl AgentEvents for Ledger {
         }
         self.reports.lock().unwrap().push(report);
         Ok(())
-    }
-    async fn disowned(&self, _node: NodeId, running: &[Running]) -> Result<Vec<Running>, Problem> {
-        let disowned = self.disowned.lock().unwrap();
-        Ok(running.iter().filter(|one| disowned.contains(one)).copied().collect())
     }
     async fn tasks(&self, _node: NodeId, _at: Timestamp) -> Result<Handed, Problem> {
         if self.refuse_tasks.load(Ordering::SeqCst) {
@@ -240,7 +242,7 @@ impl Node {
     pub async fn session(&self) -> (Connection, SessionId) {
         let mut connection = self.client.connect().await.unwrap();
         let registered: RegisterResponse = connection.post(&register_path(self.id), &register_request()).await.unwrap();
-        (connection, registered.session)
+        (connection, registered.session.unwrap())
     }
 
     pub fn heartbeat_path(&self) -> String {
@@ -276,6 +278,7 @@ pub fn register_request() -> RegisterRequest {
         fingerprint: "f".repeat(64),
         health: HealthSummary::default(),
         running: Vec::new(),
+        ownership_epoch: OwnershipEpoch::default(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A host that comes up ill, as the server takes its agent's word: the next boot begins in the commit that counts this one.
+//! How the server takes the word of an agent that registers: of a host that comes up ill, and of one that was lost.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,12 +8,13 @@ use lattice_api::agent::{HealthSummary, RegisterRequest};
 use lattice_controllers::Fleet;
 use lattice_core::actor::Actor;
 use lattice_core::agent::task::SigningKey;
+use lattice_core::allocation::Ownership;
 use lattice_core::bmc::{BmcEndpoint, BmcPolicy, BmcTls, BmcWay};
-use lattice_core::change::Change;
+use lattice_core::change::{Change, NodeAction, NodeChange};
 use lattice_core::command::{Request, bmc, boots::BOOTS};
 use lattice_core::heartbeat::Registry;
-use lattice_core::ids::{CorrelationId, EventSeq, IdSource, JobId, SessionId, uuid_v7};
-use lattice_core::node::{Availability, HostFacts, Node, Status};
+use lattice_core::ids::{CorrelationId, EventSeq, IdSource, JobId, OwnershipEpoch, SessionId, uuid_v7};
+use lattice_core::node::{Availability, DownCause, HostFacts, Node, Status};
 use lattice_core::secret::Secret;
 use lattice_core::site::Site;
 use lattice_core::sku::Sku;
@@ -22,7 +23,7 @@ use lattice_store::EventFilter;
 
 use super::fixture::Api;
 use super::verbs::{NODE, with_node};
-use crate::agent_api::{AgentEvents, Registration};
+use crate::agent_api::{AgentEvents, Registered, Registration};
 use crate::agents::{Agents, WakeJob};
 use crate::task_keys::TaskKeys;
 
@@ -54,6 +55,51 @@ async fn give_bmc(api: &Api, node: &Node) {
     api.commit(set.changes).await;
 }
 
+fn agents(api: &Api, woken: &Arc<Woken>) -> Agents {
+    let ids: Arc<dyn IdSource> = api.ids.clone();
+    let fleet = Arc::new(Fleet::new(api.store.clone(), Arc::new(Registry::new())));
+    let keys = Arc::new(TaskKeys::new(SigningKey::from_seed(&Secret::new(vec![5; 32])).unwrap()));
+    Agents::new(api.store.clone(), fleet, ids, woken.clone(), keys, Duration::from_secs(3_600))
+}
+
+/// Of a host without GPUs, whose agent was told of that ownership.
+fn registration(api: &Api, node: &Node, ownership_epoch: OwnershipEpoch) -> Registration {
+    let request = RegisterRequest {
+        boot_id: "b1".to_owned(),
+        agent_version: "1".to_owned(),
+        facts: HostFacts::default(),
+        fingerprint: "f".to_owned(),
+        health: HealthSummary { gpu_count: 0, max_temperature_c: None, ecc_uncorrected: 0, minor_issue: None },
+        running: Vec::new(),
+        ownership_epoch,
+    };
+    let at = api.clock.now();
+    let session = SessionId::new(uuid_v7(at, [1; 10]));
+    Registration { node: node.id, session, request, peer: "127.0.0.1:1".parse().unwrap(), at }
+}
+
+#[tokio::test]
+async fn a_registration_that_was_sent_before_the_node_was_lost_changes_nothing() {
+    let api = with_node(Status::Offline, Availability::Down).await;
+    let node = api.store.node_by_hostname("c07u43").await.unwrap().unwrap();
+    let (before, lost) = (OwnershipEpoch(1), OwnershipEpoch(2));
+    let ownership = Ownership { epoch: lost, confirmed: before, ..Ownership::default() };
+    let down_cause = Some(DownCause::HeartbeatLost);
+    let after = Node { ownership, down_cause, ..node.successor(api.clock.now()) };
+    let (before_it, cause, detail) = (Some(node.state), "test".to_owned(), String::new());
+    let change = NodeChange { after, before: before_it, action: NodeAction::Updated, cause, detail };
+    api.commit(vec![Change::Node(Box::new(change))]).await;
+    let down = api.store.node(node.id).await.unwrap().unwrap();
+    let agents = agents(&api, &Arc::default());
+    let late = agents.register(registration(&api, &node, before)).await.unwrap();
+    assert_eq!(late, Registered::NotYet { stop_first: Vec::new(), ownership_epoch: lost });
+    assert_eq!(api.store.node(node.id).await.unwrap(), Some(down));
+    let fresh = agents.register(registration(&api, &node, lost)).await.unwrap();
+    assert_eq!(fresh, Registered::Open { ownership_epoch: lost });
+    let back = api.store.node(node.id).await.unwrap().unwrap();
+    assert_eq!((back.state.availability, back.ownership.is_confirmed()), (Availability::Ready, true));
+}
+
 #[tokio::test]
 async fn a_registration_that_counts_an_ill_boot_begins_the_next_one_or_says_why_not() {
     for has_bmc in [true, false] {
@@ -63,25 +109,10 @@ async fn a_registration_that_counts_an_ill_boot_begins_the_next_one_or_says_why_
         if has_bmc {
             give_bmc(&api, &node).await;
         }
-        let (woken, ids): (_, Arc<dyn IdSource>) = (Arc::new(Woken::default()), api.ids.clone());
-        let fleet = Arc::new(Fleet::new(api.store.clone(), Arc::new(Registry::new())));
-        let keys = Arc::new(TaskKeys::new(SigningKey::from_seed(&Secret::new(vec![5; 32])).unwrap()));
-        let life = Duration::from_secs(3_600);
-        let agents = Agents::new(api.store.clone(), fleet, ids, woken.clone(), keys, life);
-        let health = HealthSummary { gpu_count: 0, max_temperature_c: None, ecc_uncorrected: 0, minor_issue: None };
-        let request = RegisterRequest {
-            boot_id: "b1".to_owned(),
-            agent_version: "1".to_owned(),
-            facts: HostFacts::default(),
-            fingerprint: "f".to_owned(),
-            health,
-            running: Vec::new(),
-        };
-        let (at, peer) = (api.clock.now(), "127.0.0.1:1".parse().unwrap());
-        let session = SessionId::new(uuid_v7(at, [1; 10]));
-        let registration = Registration { node: node.id, session, request, peer, at };
+        let woken = Arc::new(Woken::default());
+        let agents = agents(&api, &woken);
         for _ in 0..2 {
-            agents.register(registration.clone()).await.unwrap();
+            agents.register(registration(&api, &node, OwnershipEpoch::default())).await.unwrap();
         }
         let after = api.store.node(node.id).await.unwrap().unwrap();
         assert_eq!((after.state, after.boot_failures), (node.state, 1), "it is the same boot");
