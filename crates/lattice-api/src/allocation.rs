@@ -72,6 +72,9 @@ pub struct AllocationRow {
     pub checkpointable: bool,
     /// How often it was placed.
     pub placements: u32,
+    /// When it is tried again, if it waits because the last start failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<Timestamp>,
     /// When it was asked for.
     pub requested_at: Timestamp,
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lattice_core::allocation::Allocation;
 use lattice_core::change::{Commit, Outcome};
@@ -21,6 +22,8 @@ const BOOTS_PER_TICK: usize = 10_000;
 /// Nodes judged together. When a fleet falls silent at once, the store writes these while the next ones are read and
 /// judged; and nobody else's commit waits behind more than these, about 0.1 s of work.
 const AT_ONCE: usize = 2_000;
+/// How soon agents are heard again after a server was not there: they wait 10 s at most.
+const COMES_BACK: Duration = Duration::from_secs(15);
 
 /// Turns silence and late boots into transitions.
 pub struct Detector {
@@ -63,7 +66,9 @@ impl Detector {
     pub async fn tick(&self, now: Timestamp) -> Result<Judged, StoreError> {
         let mut silent = Vec::new();
         self.fleet.registry().silent(now, &mut silent);
-        let late = self.fleet.late_boots(now, BOOTS_PER_TICK);
+        // Who came up while nobody listened registers within seconds: a deadline that ended meanwhile waits for that.
+        let has_listened = self.fleet.registry().listens_for(now) >= COMES_BACK;
+        let late = if has_listened { self.fleet.late_boots(now, BOOTS_PER_TICK) } else { Vec::new() };
         if silent.is_empty() && late.is_empty() {
             return Ok(Judged::default());
         }

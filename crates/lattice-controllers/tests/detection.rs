@@ -282,6 +282,22 @@ async fn a_boot_that_takes_too_long_fails() {
     assert_eq!(world.state(id).await, NodeState::new(Status::Offline, Availability::Failed));
 }
 
+/// Its host may have come up meanwhile, and its agent had nobody to register with.
+#[tokio::test]
+async fn a_boot_whose_time_ended_while_no_server_listened_fails_once_agents_could_have_come_back() {
+    let world = World::new().await;
+    let id = world.add(NodeClass::Standard, NodeState::new(Status::Active, Availability::Booting)).await;
+    world.fleet.load(after(3_600)).await.expect("loaded");
+    world.tick(after(3_614)).await;
+    assert_eq!(world.state(id).await.availability, Availability::Booting);
+    assert_eq!(world.fleet.registry().listens(after(3_614)), None);
+    assert_eq!(world.fleet.registry().listens(after(3_700)), Some(86_000), "and it stood still");
+    world.tick(after(3_714)).await;
+    assert_eq!(world.state(id).await.availability, Availability::Booting);
+    world.tick(after(3_715)).await;
+    assert_eq!(world.state(id).await.availability, Availability::Failed);
+}
+
 /// The agent still beats every ten seconds: it is told of the new pace when it does.
 #[tokio::test]
 async fn shorter_times_take_nobody_down_before_its_agent_could_learn_of_them() {

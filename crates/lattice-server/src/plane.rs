@@ -45,6 +45,8 @@ use crate::wiring::request;
 
 /// Events taken from the feed at once.
 const FEED_PAGE: usize = 1_000;
+/// How often it is said that this server listens while the detector waits for the store.
+const LISTENS_EACH: Duration = Duration::from_millis(500);
 
 /// What a control plane stands on: everything outside it that it reads, changes, or draws from.
 pub struct Ground {
@@ -378,7 +380,18 @@ async fn detect(
             () = stop.cancelled() => return,
             _ = timer.tick() => {}
         }
-        match detector.tick(clock.now()).await {
+        listens(&registry, &*clock);
+        // The store may take its time; meanwhile heartbeats are heard.
+        let judging = detector.tick(clock.now());
+        let mut judging = std::pin::pin!(judging);
+        let judged = loop {
+            tokio::select! {
+                biased;
+                judged = &mut judging => break judged,
+                () = tokio::time::sleep(LISTENS_EACH) => listens(&registry, &*clock),
+            }
+        };
+        match judged {
             Ok(judged) => judged
                 .applied
                 .iter()
@@ -388,6 +401,13 @@ async fn detect(
         let beats = registry.beats();
         metrics.heartbeats(beats - counted);
         counted = beats;
+    }
+}
+
+/// Says that this server listens; a time in which it did not makes nobody silent.
+fn listens(registry: &Registry, clock: &dyn Clock) {
+    if let Some(missed_ms) = registry.listens(clock.now()) {
+        warn!(missed_ms, "this server stood still, or its clock was set: that time counts for no node's silence");
     }
 }
 

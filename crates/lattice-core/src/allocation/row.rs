@@ -192,10 +192,14 @@ impl Allocation {
 
     /// Until when nothing is tried, because the last start failed; none: it may be placed.
     pub fn pauses_until(&self, now: Timestamp) -> Option<Timestamp> {
-        let until = self.status_since + self.retry?.pause();
         // A clock that was set back since makes nobody wait for longer.
-        let pauses = self.status == AllocationStatus::Requested && self.status_since <= now && now < until;
-        pauses.then_some(until)
+        self.retry_at().filter(|until| self.status_since <= now && now < *until)
+    }
+
+    /// When it is tried again, if it waits because the last start failed.
+    pub fn retry_at(&self) -> Option<Timestamp> {
+        let retry = self.retry.filter(|_| self.status == AllocationStatus::Requested)?;
+        Some(self.status_since + retry.pause())
     }
 
     /// Whether it can save its state.

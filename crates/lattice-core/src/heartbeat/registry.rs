@@ -18,11 +18,17 @@ const UNWATCHED: u32 = u32::MAX;
 /// In `pace_ms`: nobody said how often the node is to be heard.
 const NO_PACE: u32 = 0;
 const NO_SESSION: u64 = 0;
+/// A server that was not seen to listen for longer did not.
+const DEAF: Duration = Duration::from_secs(3);
 
 /// The nodes that heartbeats may come from.
 #[derive(Default)]
 pub struct Registry {
     directory: RwLock<Directory>,
+    /// When the server was seen to listen last; 0: never.
+    listened: AtomicI64,
+    /// Since when it listens without a gap.
+    since: AtomicI64,
 }
 
 #[derive(Default)]
@@ -263,6 +269,7 @@ impl Registry {
     /// Lets every silence count from `now` at the earliest: after a start or a takeover no verdict falls before one
     /// full window. When a node was heard before is forgotten.
     pub fn restart_silence(&self, now: Timestamp) {
+        self.since.store(now.as_millis(), Ordering::Relaxed);
         for chunk in &self.read().chunks {
             for (heard, slot) in chunk.heard.iter().zip(&chunk.slots) {
                 // Under its lock: a heartbeat that arrives just now is before this, or after it.
@@ -273,6 +280,34 @@ impl Registry {
                 }
             }
         }
+    }
+
+    /// The server listens at `now`; to be said more often than every 3 s. When it was not, nobody knows who was silent
+    /// meanwhile: the process stood still, its machine slept, or its clock was set, forward or back. That time counts for
+    /// no silence. What it was, in milliseconds, if it is left out.
+    pub fn listens(&self, now: Timestamp) -> Option<i64> {
+        let before = self.listened.swap(now.as_millis(), Ordering::Relaxed);
+        let missed = now.as_millis() - before;
+        if before == 0 || (0..=DEAF.as_millis() as i64).contains(&missed) {
+            return None;
+        }
+        self.since.store(now.as_millis(), Ordering::Relaxed);
+        for chunk in &self.read().chunks {
+            for (heard, slot) in chunk.heard.iter().zip(&chunk.slots) {
+                let mut slot = lock(slot);
+                let at = heard.load(Ordering::Relaxed);
+                if at != VACANT {
+                    heard.store(at.saturating_add(missed).min(now.as_millis()), Ordering::Relaxed);
+                    slot.was_heard = false;
+                }
+            }
+        }
+        Some(missed)
+    }
+
+    /// For how long it has listened at `now`, without a gap.
+    pub fn listens_for(&self, now: Timestamp) -> Duration {
+        now.since(Timestamp::from_millis(self.since.load(Ordering::Relaxed)))
     }
 
     /// Adds to `silent` every watched node whose silence at `now` has reached what is tolerated.

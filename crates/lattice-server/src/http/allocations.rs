@@ -237,6 +237,7 @@ pub fn row(one: &Allocation, names: &HashMap<NodeId, String>) -> AllocationRow {
         requeue: one.requeue,
         checkpointable: one.is_checkpointable(),
         placements: one.placements,
+        retry_at: one.retry_at(),
         requested_at: one.requested_at,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lattice_core::agent::task::Running;
 use lattice_core::allocation::AllocationStatus;
@@ -18,6 +19,9 @@ use super::host::Host;
 use super::metal::Left;
 use super::model::{Model, Moved};
 use super::rules::{RULES, is_let_off};
+
+/// A clock that jumps by no more than this may make a silence look longer.
+const UNNOTICED: Duration = Duration::from_secs(3);
 
 /// Commits were made: they are told, applied, judged; and hosts are looked at.
 pub fn at_commits(ground: &Arc<Ground>, cloud: &Cloud, commits: &[Commit], outcomes: &[Outcome]) {
@@ -40,6 +44,7 @@ pub fn at_commits(ground: &Arc<Ground>, cloud: &Cloud, commits: &[Commit], outco
         wrong.extend(twice(&model, &hosts));
         wrong.extend(let_off(&model, &moved, cloud));
         wrong.extend(ended(&model, &moved, cloud));
+        wrong.extend(unheard(ground, &model, &moved));
     }
     wrong.into_iter().for_each(|what| ground.wrong(what));
 }
@@ -121,6 +126,25 @@ fn ended(model: &Model, moved: &Moved<'_>, cloud: &Cloud) -> Vec<String> {
     }) {
         let left = cloud.host(&node.hostname).filter(|host| is_made_for(model, node, &host.stamp()));
         wrong.extend(left.map(|_| format!("{RULE}: {} is deleted and its machine is there", node.hostname)));
+    }
+    wrong
+}
+
+/// Who is called silent was not heard, however the clocks of the servers jumped.
+fn unheard(ground: &Ground, model: &Model, moved: &Moved<'_>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for change in &moved.commit.changes {
+        let Change::Node(change) = change else { continue };
+        let times = model.policy.times(change.after.effective_class());
+        let least = match change.cause.as_str() {
+            "heartbeat_missed" => times.window(),
+            "grace_expired" => times.window() + times.grace(),
+            _ => continue,
+        };
+        let host = &change.after.hostname;
+        if let Some(silent) = ground.silent_for(host, moved.commit.at).filter(|silent| *silent + UNNOTICED < least) {
+            wrong.push(format!("who is heard is not called silent: {host} was silent for {} s", silent.as_secs()));
+        }
     }
     wrong
 }

@@ -31,9 +31,9 @@ pub enum Fault {
     LoginRefused,
     /// A BMC's login was refused so often that it is not tried any more.
     BreakerOpened,
-    /// A server took over whose clock is ahead of the one before.
+    /// The servers' clock was set ahead, or one took over whose clock is ahead.
     ClockAhead,
-    /// A server took over whose clock is behind the one before.
+    /// The servers' clock was set back, or one took over whose clock is behind.
     ClockBehind,
 }
 

@@ -1,6 +1,6 @@
 //! What all parts of a life share: its log, its time, its chances, what was found wrong.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -44,7 +44,12 @@ pub struct Ground {
     wrong: Mutex<Vec<String>>,
     /// When something was committed last.
     committed_at: Mutex<tokio::time::Instant>,
+    /// When servers heard each host, the last times first, and what their clock said then.
+    heard: Mutex<BTreeMap<String, VecDeque<(tokio::time::Instant, Timestamp)>>>,
 }
+
+/// Times at which a host was heard that are remembered: a verdict may be on its way while it is heard again.
+const HEARD: usize = 4;
 
 /// How bad it is at the moment; each in a thousand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -83,6 +88,7 @@ impl Ground {
             weather: Mutex::default(),
             wrong: Mutex::default(),
             committed_at: Mutex::new(tokio::time::Instant::now()),
+            heard: Mutex::default(),
         }
     }
 
@@ -104,6 +110,22 @@ impl Ground {
     /// For how long nothing was committed.
     pub fn quiet_for(&self) -> Duration {
         self.committed_at.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+
+    /// A server hears that host now.
+    pub fn hears(&self, host: &str) {
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let times = heard.entry(host.to_owned()).or_default();
+        times.push_front((tokio::time::Instant::now(), self.clock.now()));
+        times.truncate(HEARD);
+    }
+
+    /// For how long nobody heard that host, by a clock that never jumps, as it was when the servers' clock said `at`;
+    /// none: it was not heard before.
+    pub fn silent_for(&self, host: &str, at: Timestamp) -> Option<Duration> {
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, _) = heard.get(host)?.iter().find(|(_, clock)| *clock <= at)?;
+        Some(last.elapsed())
     }
 
     /// What is known from the commits.

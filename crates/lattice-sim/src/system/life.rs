@@ -184,7 +184,9 @@ impl LifeOf {
                 self.server_due = now + outage;
             }
             None if self.server.is_none() && now >= self.server_due => {
-                self.jump_clock();
+                if !self.rests && self.luck.once_in(300) {
+                    self.jump_clock();
+                }
                 self.server = self.servers.start().await?;
             }
             None => {}
@@ -192,11 +194,8 @@ impl LifeOf {
         Ok(())
     }
 
-    /// The next server may have another clock than the one before; not once the end is waited for.
+    /// The clock of the servers is set: of the one that lives, or the next one has another than the one before.
     fn jump_clock(&self) {
-        if self.rests || !self.luck.once_in(300) {
-            return;
-        }
         let by = i64::try_from(self.luck.below(600_000)).unwrap_or_default() - 300_000;
         let fault = if by > self.ground.clock.wrong_by() { Fault::ClockAhead } else { Fault::ClockBehind };
         self.ground.faults.befell(fault);
@@ -242,7 +241,8 @@ impl LifeOf {
                 self.cut(&names);
             }
             57..59 if self.hosts < self.most_hosts + 3 => self.onboard(),
-            57..63 => self.weather(),
+            57..62 => self.weather(),
+            62 => self.jump_clock(),
             _ => {
                 if let Some(host) = self.luck.pick(&self.cloud.hosts()) {
                     self.befalls(host).await;

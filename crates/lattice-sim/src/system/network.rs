@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use super::ground::Ground;
 use super::server::Life;
 
-/// Requests that are remembered to be sent again.
+/// Registrations, and other requests, that are remembered to be sent again.
 const REMEMBERED: usize = 32;
 
 /// The network.
@@ -35,6 +35,7 @@ struct State {
     /// Hosts that nobody hears.
     cut: BTreeSet<String>,
     remembered: VecDeque<Message>,
+    registrations: VecDeque<Message>,
 }
 
 /// A server, as agents reach it.
@@ -94,17 +95,18 @@ impl Network {
         self.state().cut.clear();
     }
 
-    /// Sends one of the last requests once more, over a connection of its own.
+    /// Sends one of the last requests once more, over a connection of its own; every other time a registration.
     pub async fn replay(&self) {
         let message = {
-            let state = self.state();
-            let index = self.ground.network.below(state.remembered.len() as u64);
-            usize::try_from(index).ok().and_then(|index| state.remembered.get(index).cloned())
+            let (state, luck) = (self.state(), &self.ground.network);
+            let remembered = if luck.once_in(500) { &state.registrations } else { &state.remembered };
+            let index = luck.below(remembered.len() as u64);
+            usize::try_from(index).ok().and_then(|index| remembered.get(index).cloned())
         };
         let (Some(message), Some(front)) = (message, self.front()) else { return };
         self.ground.log.say(format!("replay {} {}", message.host, message.what()));
         let connection = Connection::new(PEER, message.certificate.as_deref());
-        let (status, _) = answer(&front.agents, &connection, &message).await;
+        let (status, _) = answer(&self.ground, &front.agents, &connection, &message).await;
         self.ground.log.say(format!("replay of {} answered {status}", message.host));
     }
 }
@@ -120,13 +122,21 @@ impl Message {
     }
 }
 
-async fn answer(agents: &AgentService, connection: &Connection, message: &Message) -> (StatusCode, Bytes) {
+async fn answer(
+    ground: &Ground,
+    agents: &AgentService,
+    connection: &Connection,
+    message: &Message,
+) -> (StatusCode, Bytes) {
     let request = Request::post(&message.path)
         .header(CONTENT_TYPE, "application/json")
         .body(Full::from(message.body.clone()))
         .expect("a path of ours is a path");
     let response = agents.answer(connection, request).await;
     let status = response.status();
+    if status.is_success() && matches!(message.what(), "heartbeat" | "register") {
+        ground.hears(&message.host);
+    }
     let body = response.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     (status, body)
 }
@@ -246,7 +256,7 @@ impl Delivery {
             return drop(reply.send(Fate::Reset));
         }
         self.remember();
-        let (status, body) = answer(&self.front.agents, &self.connection, &self.message).await;
+        let (status, body) = answer(ground, &self.front.agents, &self.connection, &self.message).await;
         if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
             ground.wrong(format!("{} of {} was answered {status}", self.message.what(), self.message.host));
         }
@@ -271,16 +281,18 @@ impl Delivery {
             tokio::time::sleep(after).await;
             if front.life.lives() {
                 ground.log.say(format!("{} of {} arrives twice", message.what(), message.host));
-                answer(&front.agents, &connection, &message).await;
+                answer(&ground, &front.agents, &connection, &message).await;
             }
         });
     }
 
     fn remember(&self) {
         let mut state = self.network.state();
-        if state.remembered.len() >= REMEMBERED {
-            state.remembered.pop_front();
+        let is_registration = self.message.what() == "register";
+        let remembered = if is_registration { &mut state.registrations } else { &mut state.remembered };
+        if remembered.len() >= REMEMBERED {
+            remembered.pop_front();
         }
-        state.remembered.push_back(self.message.clone());
+        remembered.push_back(self.message.clone());
     }
 }

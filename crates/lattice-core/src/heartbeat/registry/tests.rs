@@ -107,6 +107,34 @@ fn silence_is_reported_at_its_limit_and_not_before() {
 }
 
 #[test]
+fn what_a_server_did_not_hear_while_it_stood_still_or_its_clock_was_set_counts_for_no_silence() {
+    let hour = Duration::from_secs(3_600);
+    let jumps = [(after(20) + hour, "ahead"), (Timestamp::from_millis((after(20)).as_millis() - 3_600_000), "back")];
+    for (set, how) in jumps {
+        let registry = Registry::new();
+        registry.admit(node(0), 1, T0).open_session(session(1), Vitals::default(), T0).unwrap();
+        registry.watch(node(0), STANDARD);
+        for seconds in 0..=20 {
+            assert_eq!(registry.listens(after(seconds)), None);
+        }
+        assert_eq!(registry.listens(set), Some(set.as_millis() - after(20).as_millis()), "{how}");
+        assert_eq!(registry.said(node(0)), None, "nobody knows when it was heard last");
+        assert_eq!(silent_at(&registry, set + Duration::from_secs(9)), [], "{how}: it was silent for 29 s");
+        assert_eq!(silent_at(&registry, set + Duration::from_secs(10)), [node(0)], "{how}");
+        registry.remove(node(0));
+        registry.listens(set + hour);
+        assert_eq!(silent_at(&registry, set + hour), [], "{how}: nobody sits there");
+    }
+    let registry = Registry::new();
+    registry.listens(T0);
+    registry.admit(node(0), 1, after(100));
+    registry.watch(node(0), STANDARD);
+    registry.listens(after(110));
+    assert_eq!(silent_at(&registry, after(139)), [], "nobody is heard later than now");
+    assert_eq!(silent_at(&registry, after(140)), [node(0)]);
+}
+
+#[test]
 fn what_a_node_said_has_its_time_and_nobody_guesses_it_before() {
     let registry = Registry::new();
     let handle = registry.admit(node(1), 1, T0);
