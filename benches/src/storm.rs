@@ -107,7 +107,7 @@ async fn judge(postgres: Option<String>) -> Result<Judged, Failure> {
 
 async fn tick(detector: &Detector, now: Timestamp, event: AvailabilityEvent) -> Result<Took, Failure> {
     let span = Span::start()?;
-    let judged = detector.tick(now).await.map_err(at("judge the fleet"))?;
+    let judged = detector.tick(now, None).await.map_err(at("judge the fleet"))?;
     let took = span.end()?;
     match judged.applied.get(&event) {
         Some(count) if *count == u64::from(NODES) => Ok(took),

@@ -117,7 +117,7 @@ async fn judge(detector: Detector, verdicts: Arc<AtomicU64>) {
     let mut ticks = tokio::time::interval(TICK);
     loop {
         ticks.tick().await;
-        match detector.tick(SystemClock.now()).await {
+        match detector.tick(SystemClock.now(), None).await {
             Ok(judged) => drop(verdicts.fetch_add(judged.applied.values().sum(), Ordering::Relaxed)),
             Err(error) => eprintln!("silence was not judged: {error}"),
         }

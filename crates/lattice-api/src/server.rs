@@ -16,4 +16,7 @@ pub struct ServerHealth {
     pub status: String,
     /// Version of the server.
     pub version: String,
+    /// Whether it hears the agents; false: it stands by, and another server of the same database does.
+    #[serde(default)]
+    pub hears_agents: bool,
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lattice_core::allocation::Allocation;
-use lattice_core::change::{Commit, Outcome};
+use lattice_core::change::{Commit, Guard, Outcome};
 use lattice_core::command::{Request, agent};
 use lattice_core::heartbeat::{Silence, detector};
-use lattice_core::ids::{CorrelationId, IdSource, NodeId};
+use lattice_core::ids::{CorrelationId, IdSource, LeaseEpoch, NodeId};
 use lattice_core::node::availability::AvailabilityEvent;
 use lattice_core::node::{Availability, Node};
 use lattice_core::time::{Timestamp, human};
@@ -17,6 +17,8 @@ use tracing::info;
 
 use crate::Fleet;
 
+/// Name of the lease of the server that hears the agents, and judges who is silent.
+pub const HEARS: &str = "agents";
 /// Late boots judged in one tick.
 const BOOTS_PER_TICK: usize = 10_000;
 /// Nodes judged together. When a fleet falls silent at once, the store writes these while the next ones are read and
@@ -59,11 +61,12 @@ impl Detector {
         Self { store, fleet, ids }
     }
 
-    /// Judges everybody who is silent, or boots too long, at `now`.
+    /// Judges everybody who is silent, or boots too long, at `now`; under the lease of whoever hears the agents, where
+    /// several servers could.
     ///
     /// # Errors
     /// The store fails: nothing is lost, the next tick finds the same.
-    pub async fn tick(&self, now: Timestamp) -> Result<Judged, StoreError> {
+    pub async fn tick(&self, now: Timestamp, lease: Option<LeaseEpoch>) -> Result<Judged, StoreError> {
         let mut silent = Vec::new();
         self.fleet.registry().silent(now, &mut silent);
         // Who came up while nobody listened registers within seconds: a deadline that ended meanwhile waits for that.
@@ -85,7 +88,7 @@ impl Detector {
                 let owned: Vec<NodeId> =
                     nodes.iter().filter(|node| node.ownership.allocations > 0).map(|node| node.id).collect();
                 let placed = self.store.placed_on_any(&owned).await?;
-                Ok::<_, StoreError>(self.decide(&nodes, &placed, &heard, now))
+                Ok::<_, StoreError>(self.decide(&nodes, &placed, &heard, (now, lease)))
             };
             let (committed, next) = tokio::join!(self.commit(decided, now, &mut judged), next);
             committed?;
@@ -100,7 +103,7 @@ impl Detector {
         nodes: &[Node],
         placed: &HashMap<NodeId, Vec<Allocation>>,
         heard: &HashMap<NodeId, Timestamp>,
-        now: Timestamp,
+        (now, lease): (Timestamp, Option<LeaseEpoch>),
     ) -> Decided {
         let correlation = CorrelationId::generate(&*self.ids, now);
         let mut decided = Decided::default();
@@ -117,9 +120,10 @@ impl Detector {
             let braked_until = if is_lost { self.fleet.braked_until(node, now) } else { None };
             let verdict = agent::Verdict { event, detail, placed, braked_until };
             let mut chained = agent::judged(&request, node, verdict);
-            if let (Some(after), Some(commit), true) =
+            if let (Some(after), Some(mut commit), true) =
                 (chained.after, chained.commits.pop(), chained.commits.is_empty())
             {
+                commit.guards.extend(lease.map(|epoch| Guard::Lease { name: HEARS.to_owned(), epoch }));
                 decided.commits.push(commit);
                 decided.verdicts.push(Verdict { event, after });
             }

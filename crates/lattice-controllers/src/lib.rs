@@ -21,7 +21,7 @@ mod wipes;
 pub use allocator::{Allocated, Allocator, Nonces};
 pub use bmcs::{BmcWatch, BmcsWatched};
 pub use conformance::Conformance;
-pub use detector::{Detector, Judged};
+pub use detector::{Detector, HEARS, Judged};
 pub use fit::nowhere;
 pub use fleet::Fleet;
 pub use remediator::{Remediated, Remediator};

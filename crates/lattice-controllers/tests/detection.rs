@@ -119,7 +119,7 @@ impl World {
     }
 
     async fn tick(&self, at: Timestamp) {
-        self.detector.tick(at).await.expect("ticked");
+        self.detector.tick(at, None).await.expect("ticked");
     }
 
     async fn register(&self, id: NodeId, now: Timestamp) {
@@ -251,9 +251,9 @@ async fn a_fleet_larger_than_one_batch_is_judged_whole_in_one_tick() {
         world.add(NodeClass::Standard, NodeState::new(Status::Active, Availability::Ready)).await;
     }
     world.fleet.load(START).await.expect("loaded");
-    let degraded = world.detector.tick(after(30)).await.expect("ticked");
+    let degraded = world.detector.tick(after(30), None).await.expect("ticked");
     assert_eq!(degraded.applied.values().sum::<u64>(), NODES);
-    let down = world.detector.tick(after(90)).await.expect("ticked");
+    let down = world.detector.tick(after(90), None).await.expect("ticked");
     assert_eq!((down.applied.values().sum::<u64>(), down.lost_races), (NODES, 0));
     let counts = world.store.node_counts().await.expect("counted");
     assert!(counts.iter().all(|count| count.state.availability == Availability::Down), "{counts:?}");

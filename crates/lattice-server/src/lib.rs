@@ -9,6 +9,7 @@ pub mod clock;
 mod component_loop;
 pub mod config;
 pub mod error;
+mod hearing;
 pub mod http;
 pub mod https;
 pub mod keys;

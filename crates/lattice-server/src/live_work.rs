@@ -10,7 +10,7 @@ use lattice_store::Store;
 use lattice_workflow::tools::LiveWork;
 
 /// Answers from the registry, which has the count that each agent reported last, and from the nodes' rows, which have what
-/// was placed: whichever says more.
+/// was placed: whichever says more. Who was not heard here said nothing.
 pub struct RegistryWork {
     registry: Arc<Registry>,
     store: Store,
@@ -26,7 +26,7 @@ impl RegistryWork {
 #[async_trait]
 impl LiveWork for RegistryWork {
     async fn live_allocations(&self, node: NodeId) -> Option<u32> {
-        let reported = self.registry.vitals(node)?.allocations;
+        let reported = self.registry.said(node)?.vitals.allocations;
         // A store that cannot be read tells nothing: then nothing counts as empty.
         let row = self.store.node(node).await.ok()??;
         Some(reported.max(row.ownership.allocations))

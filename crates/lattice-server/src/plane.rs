@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lattice_controllers::{Allocator, Conformance, Detector, Fleet, expire_bootstraps, expire_silences};
+use lattice_controllers::{Allocator, Conformance, Detector, Fleet, HEARS, expire_bootstraps, expire_silences};
 use lattice_core::change::{Change, Outcome};
 use lattice_core::heartbeat::Registry;
 use lattice_core::ids::{EventSeq, Generation, IdSource, JobId, SiteId};
@@ -14,7 +14,7 @@ use lattice_core::time::Clock;
 use lattice_providers::machine::bmc::BmcReaders;
 use lattice_providers::secret::SecretStore;
 use lattice_providers::webhook::WebhookSender;
-use lattice_store::{EventFilter, Store, StoreError};
+use lattice_store::{EventFilter, Held, Store, StoreError};
 use lattice_workflow::bootstrap::{BootstrapConfig, manual_command};
 use lattice_workflow::components::Components;
 use lattice_workflow::driver::embedded::{DriverLimits, EmbeddedDriver, Waker};
@@ -30,6 +30,7 @@ use crate::agent_source::AgentSource;
 use crate::agents::{Agents, WakeJob};
 use crate::bmc_watch;
 use crate::component_loop;
+use crate::hearing::Hearing;
 use crate::http;
 use crate::live_work::RegistryWork;
 use crate::metrics::Metrics;
@@ -45,8 +46,6 @@ use crate::wiring::request;
 
 /// Events taken from the feed at once.
 const FEED_PAGE: usize = 1_000;
-/// How often it is said that this server listens while the detector waits for the store.
-const LISTENS_EACH: Duration = Duration::from_millis(500);
 
 /// What a control plane stands on: everything outside it that it reads, changes, or draws from.
 pub struct Ground {
@@ -176,7 +175,7 @@ impl Plane {
             desk: task_loop.desk(),
             clock: Arc::clone(&clock),
             ids: Arc::clone(&ids),
-            policy: settings.agent_policy,
+            policy: settings.agent_policy.clone(),
         })
         .giving(agent.binary);
 
@@ -185,7 +184,7 @@ impl Plane {
         let loops = Loops { store: store.clone(), fleet, clock: clock.clone(), ids: ids.clone(), tasks: task_loop };
         let feed =
             Feed { seen, judge: Conformance::new(store.clone(), ids.clone()), judged: false, wake: wake.clone() };
-        loops.spawn(&tasks, &stop, &ground, pauses, feed);
+        loops.spawn(&tasks, &stop, &ground, &settings, feed);
         let parts = http::Parts {
             webhooks: ground.webhooks,
             secret_standing: Arc::default(),
@@ -294,17 +293,20 @@ struct Loops {
 }
 
 impl Loops {
-    fn spawn(self, tasks: &TaskTracker, stop: &CancellationToken, ground: &Ground, pauses: Pauses, feed: Feed) {
+    fn spawn(self, tasks: &TaskTracker, stop: &CancellationToken, ground: &Ground, settings: &Settings, feed: Feed) {
+        let (name, pauses) = (settings.name.clone(), settings.pauses);
         let detector = Detector::new(self.store.clone(), Arc::clone(&self.fleet), Arc::clone(&self.ids));
-        let registry = Arc::clone(self.fleet.registry());
-        tasks.spawn(detect(
+        let hearing = Hearing {
+            lease: Held::new(HEARS, name),
+            store: self.store.clone(),
+            registry: Arc::clone(self.fleet.registry()),
             detector,
-            registry,
-            Arc::clone(&self.clock),
-            Arc::clone(&ground.metrics),
-            ticks(pauses.detector),
-            stop.clone(),
-        ));
+            clock: Arc::clone(&self.clock),
+            metrics: Arc::clone(&ground.metrics),
+        };
+        // Nobody is heard before it is known that nobody else hears.
+        hearing.registry.stand_by(true);
+        tasks.spawn(hearing.run(ticks(pauses.detector), stop.clone()));
         let (registry, ids) = (Arc::clone(self.fleet.registry()), Arc::clone(&self.ids));
         let allocator = Allocator::new(self.store.clone(), registry, ids, ground.nonces());
         tasks.spawn(allocate(allocator, Arc::clone(&self.clock), ticks(pauses.allocator), stop.clone()));
@@ -363,52 +365,6 @@ fn ticks(pause: Duration) -> tokio::time::Interval {
     let mut timer = tokio::time::interval(pause);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     timer
-}
-
-async fn detect(
-    detector: Detector,
-    registry: Arc<Registry>,
-    clock: Arc<dyn Clock>,
-    metrics: Arc<Metrics>,
-    mut timer: tokio::time::Interval,
-    stop: CancellationToken,
-) {
-    let mut counted = registry.beats();
-    loop {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return,
-            _ = timer.tick() => {}
-        }
-        listens(&registry, &*clock);
-        // The store may take its time; meanwhile heartbeats are heard.
-        let judging = detector.tick(clock.now());
-        let mut judging = std::pin::pin!(judging);
-        let judged = loop {
-            tokio::select! {
-                biased;
-                judged = &mut judging => break judged,
-                () = tokio::time::sleep(LISTENS_EACH) => listens(&registry, &*clock),
-            }
-        };
-        match judged {
-            Ok(judged) => judged
-                .applied
-                .iter()
-                .for_each(|(event, count)| (0..*count).for_each(|_| metrics.transition((*event).into()))),
-            Err(error) => warn!(%error, "detector waits for the store"),
-        }
-        let beats = registry.beats();
-        metrics.heartbeats(beats - counted);
-        counted = beats;
-    }
-}
-
-/// Says that this server listens; a time in which it did not makes nobody silent.
-fn listens(registry: &Registry, clock: &dyn Clock) {
-    if let Some(missed_ms) = registry.listens(clock.now()) {
-        warn!(missed_ms, "this server stood still, or its clock was set: that time counts for no node's silence");
-    }
 }
 
 async fn allocate(

@@ -75,6 +75,11 @@ impl Held {
         Ok(epoch)
     }
 
+    /// Whether this server took it, and it has not run out at `now` by what it remembers.
+    pub fn is_held(&self, now: Timestamp) -> bool {
+        self.held.is_some_and(|(_, until)| now < until)
+    }
+
     /// Gives it back at an orderly stop, so that another server need not wait for its end.
     pub async fn release(&mut self, store: &Store) {
         let Some((epoch, _)) = self.held.take() else { return };

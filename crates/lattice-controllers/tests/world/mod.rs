@@ -187,7 +187,7 @@ impl World {
     /// The allocator and the detector each have a turn, and the fleet hears what was committed.
     pub async fn tick(&self, now: Timestamp) {
         self.allocator.tick(now).await.unwrap();
-        self.detector.tick(now).await.unwrap();
+        self.detector.tick(now, None).await.unwrap();
         let events = self.store.events(EventSeq(0), &EventFilter::default(), 100_000).await.unwrap();
         self.fleet.take_in(&events, now).await.unwrap();
     }

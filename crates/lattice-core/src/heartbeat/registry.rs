@@ -1,7 +1,7 @@
 //! Who was heard when: one slot per node in dense arrays, at most 100 bytes each, no lock shared by two nodes.
 //! Heartbeats change only this; transitions alone reach the store. design: 4 "Heartbeats"
 
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ pub struct Registry {
     listened: AtomicI64,
     /// Since when it listens without a gap.
     since: AtomicI64,
+    /// Another server hears the agents.
+    stands_by: AtomicBool,
 }
 
 #[derive(Default)]
@@ -305,6 +307,16 @@ impl Registry {
         Some(missed)
     }
 
+    /// From now on another server hears the agents, or this one does again. design: 1-architecture "Several servers"
+    pub fn stand_by(&self, stands_by: bool) {
+        self.stands_by.store(stands_by, Ordering::Relaxed);
+    }
+
+    /// Whether another server hears the agents: what is known here of any of them is old, and no agent is taken in.
+    pub fn stands_by(&self) -> bool {
+        self.stands_by.load(Ordering::Relaxed)
+    }
+
     /// For how long it has listened at `now`, without a gap.
     pub fn listens_for(&self, now: Timestamp) -> Duration {
         now.since(Timestamp::from_millis(self.since.load(Ordering::Relaxed)))
@@ -330,12 +342,6 @@ impl Registry {
     /// When `node` was heard last, or when watching it began; `None` when it is not known.
     pub fn last_heard(&self, node: NodeId) -> Option<Timestamp> {
         self.handle(node).map(|handle| handle.last_heard())
-    }
-
-    /// What `node` said last about itself, in whatever session: work that it counted then may still run. `None` when it is
-    /// not known.
-    pub fn vitals(&self, node: NodeId) -> Option<Vitals> {
-        self.handle(node).map(|handle| handle.slot().vitals)
     }
 
     /// What `node` said last in the session that is open; `None` without one: what it said before may be old.

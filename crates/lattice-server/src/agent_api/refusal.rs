@@ -16,6 +16,8 @@ use crate::pki::{IdentityError, PkiError};
 pub(super) enum Refusal {
     #[error("nothing is at this path")]
     NotFound,
+    #[error("this server stands by: another one of the same database hears the agents")]
+    StandsBy,
     #[error("this server has no agent binary to give")]
     NoAgentBinary,
     #[error("{method} is not supported here")]
@@ -57,6 +59,7 @@ impl Refusal {
     pub(super) fn kind(&self) -> (StatusCode, Code) {
         match self {
             Self::NotFound | Self::NoAgentBinary => (StatusCode::NOT_FOUND, Code::NotFound),
+            Self::StandsBy => (StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, Code::Unsupported),
             Self::MediaType => (StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::Unsupported),
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, Code::TooLarge),
@@ -110,6 +113,7 @@ impl Refusal {
             )),
             Self::Registry { refused: Refused::Replayed { .. } | Refused::NodeUnknown, .. }
             | Self::NotFound
+            | Self::StandsBy
             | Self::Method { .. }
             | Self::MediaType
             | Self::TooLarge

@@ -144,8 +144,12 @@ impl AgentService {
         request: Request<B>,
         at: Timestamp,
     ) -> Result<Response<Full<Bytes>>, Refusal> {
+        let route = Route::parse(&request)?;
+        if self.parts.registry.stands_by() {
+            return Err(Refusal::StandsBy);
+        }
         // Only heartbeats stay for long: the other futures are boxed so that a parked connection does not carry them.
-        match Route::parse(&request)? {
+        match route {
             Route::Enroll => Box::pin(self.enroll(connection.peer, request, at)).await,
             Route::Claim(node) => Box::pin(self.claim((node, connection.peer), request, at)).await,
             Route::Renew(node) => {

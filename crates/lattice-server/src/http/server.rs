@@ -17,13 +17,14 @@ use super::{App, silences};
 use crate::error::{Answer, Refusal};
 use crate::metrics::{BatchFigures, OPENMETRICS, WorkFigures};
 
-fn health() -> Json<ServerHealth> {
-    Json(ServerHealth { status: "ok".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() })
+fn health(app: &App) -> Json<ServerHealth> {
+    let (status, version) = ("ok".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    Json(ServerHealth { status, version, hears_agents: !app.registry.stands_by() })
 }
 
 /// The process answers.
-pub async fn healthz() -> Json<ServerHealth> {
-    health()
+pub async fn healthz(State(app): State<App>) -> Json<ServerHealth> {
+    health(&app)
 }
 
 /// The CA of the agent listener.
@@ -37,7 +38,7 @@ pub async fn readyz(State(app): State<App>) -> Answer<Json<ServerHealth>> {
         return Err(Refusal::new(Code::Unavailable, "the server is stopping"));
     }
     app.store.last_event().await?;
-    Ok(health())
+    Ok(health(&app))
 }
 
 /// Counts are read from the store at each scrape, so they cannot drift from it.

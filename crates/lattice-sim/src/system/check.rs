@@ -135,7 +135,11 @@ fn unheard(ground: &Ground, model: &Model, moved: &Moved<'_>) -> Vec<String> {
     let mut wrong = Vec::new();
     for change in &moved.commit.changes {
         let Change::Node(change) = change else { continue };
-        let times = model.policy.times(change.after.effective_class());
+        // Its loss may end the claim that its times came from.
+        let before =
+            moved.nodes.iter().find_map(|(before, after)| before.as_ref().filter(|_| after.id == change.after.id));
+        let Some(before) = before else { continue };
+        let times = model.policy.times(before.effective_class());
         let least = match change.cause.as_str() {
             "heartbeat_missed" => times.window(),
             "grace_expired" => times.window() + times.grace(),

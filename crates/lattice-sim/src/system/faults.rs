@@ -31,6 +31,8 @@ pub enum Fault {
     LoginRefused,
     /// A BMC's login was refused so often that it is not tried any more.
     BreakerOpened,
+    /// A second server started while the first one lived.
+    TwoServers,
     /// The servers' clock was set ahead, or one took over whose clock is ahead.
     ClockAhead,
     /// The servers' clock was set back, or one took over whose clock is behind.

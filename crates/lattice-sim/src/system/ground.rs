@@ -112,11 +112,11 @@ impl Ground {
         self.committed_at.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
 
-    /// A server hears that host now.
-    pub fn hears(&self, host: &str) {
+    /// A server heard that host, then.
+    pub fn heard(&self, host: &str, at: (tokio::time::Instant, Timestamp)) {
         let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         let times = heard.entry(host.to_owned()).or_default();
-        times.push_front((tokio::time::Instant::now(), self.clock.now()));
+        times.push_front(at);
         times.truncate(HEARD);
     }
 

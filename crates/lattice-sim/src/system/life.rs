@@ -47,6 +47,8 @@ pub struct LifeOf {
     store: Store,
     servers: Servers,
     server: Option<Server>,
+    /// One that goes on beside it for a while: agents that are connected to it stay, all others find the newer one.
+    elder: Option<(Server, tokio::time::Instant)>,
     /// When the next server starts, while there is none.
     server_due: tokio::time::Instant,
     operator: Arc<Operator>,
@@ -85,7 +87,7 @@ impl LifeOf {
             pauses,
             started: 0,
         };
-        let server = servers.start().await?;
+        let server = servers.start(None).await?;
         let operator = Arc::new(Operator::new(Arc::clone(&ground), token, Luck::new(seed, "operator")));
         // Some sites are large enough for a mass failure.
         let most_hosts = if luck.once_in(150) { 12 + luck.below(3) } else { 2 + luck.below(5) };
@@ -97,6 +99,7 @@ impl LifeOf {
             store,
             servers,
             server,
+            elder: None,
             server_due,
             operator,
             luck,
@@ -124,7 +127,7 @@ impl LifeOf {
             tokio::time::sleep(pause).await;
             self.keep_server().await?;
             self.give_bmcs().await?;
-            self.happens().await;
+            self.happens().await?;
             if !self.ground.all_wrong().is_empty() {
                 self.ground.log.say(format!("stopped after step {step}"));
                 return Ok(self.ground);
@@ -172,6 +175,10 @@ impl LifeOf {
     /// Somebody starts a server again, sooner or later.
     async fn keep_server(&mut self) -> Result<(), String> {
         let now = tokio::time::Instant::now();
+        if let Some((elder, _)) = self.elder.take_if(|(elder, until)| !elder.life.lives() || now >= *until) {
+            self.ground.log.say(format!("{} is gone", elder.life.name));
+            elder.bury();
+        }
         match self.server.take_if(|server| !server.life.lives()) {
             Some(dead) => {
                 dead.bury();
@@ -187,7 +194,7 @@ impl LifeOf {
                 if !self.rests && self.luck.once_in(300) {
                     self.jump_clock();
                 }
-                self.server = self.servers.start().await?;
+                self.server = self.servers.start(self.elder.as_ref().map(|(elder, _)| elder)).await?;
             }
             None => {}
         }
@@ -217,7 +224,7 @@ impl LifeOf {
     }
 
     /// Something happens.
-    async fn happens(&mut self) {
+    async fn happens(&mut self) -> Result<(), String> {
         match self.luck.below(100) {
             0..42 => self.ask(None),
             42..49 => {
@@ -243,12 +250,28 @@ impl LifeOf {
             57..59 if self.hosts < self.most_hosts + 3 => self.onboard(),
             57..62 => self.weather(),
             62 => self.jump_clock(),
+            63 => self.start_another().await?,
             _ => {
                 if let Some(host) = self.luck.pick(&self.cloud.hosts()) {
                     self.befalls(host).await;
                 }
             }
         }
+        Ok(())
+    }
+
+    /// A second server starts while the first one lives, as in an upgrade, or after the first one stood still.
+    async fn start_another(&mut self) -> Result<(), String> {
+        let lives = |server: &&Server| server.life.lives();
+        if self.elder.is_some() || self.server.as_ref().filter(lives).is_none() {
+            return Ok(());
+        }
+        if let Some(server) = self.servers.start(self.server.as_ref()).await? {
+            self.ground.faults.befell(Fault::TwoServers);
+            let until = tokio::time::Instant::now() + self.luck.millis(1_000, 180_000);
+            self.elder = self.server.replace(server).map(|elder| (elder, until));
+        }
+        Ok(())
     }
 
     /// Something happens to one host.

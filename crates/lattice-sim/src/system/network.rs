@@ -13,6 +13,7 @@ use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use lattice_agent::{AgentError, CallError, Line, Network as AgentNetwork, Peer, Reach};
+use lattice_core::time::Clock;
 use lattice_server::agent_api::{AgentService, Connection};
 use tokio::sync::oneshot;
 
@@ -132,10 +133,12 @@ async fn answer(
         .header(CONTENT_TYPE, "application/json")
         .body(Full::from(message.body.clone()))
         .expect("a path of ours is a path");
+    // It is heard when it arrives, and answered later.
+    let arrived = (tokio::time::Instant::now(), ground.clock.now());
     let response = agents.answer(connection, request).await;
     let status = response.status();
     if status.is_success() && matches!(message.what(), "heartbeat" | "register") {
-        ground.hears(&message.host);
+        ground.heard(&message.host, arrived);
     }
     let body = response.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     (status, body)

@@ -24,6 +24,8 @@ use super::cloud::{Cloud, Reach};
 use super::ground::{Ground, Secrets};
 use super::network::{Front, Network};
 
+/// Names of servers in leases.
+const NAMES: [&str; 2] = ["lattice-1", "lattice-2"];
 /// Longest time in which a server starts.
 const START: Duration = Duration::from_secs(120);
 
@@ -157,14 +159,18 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Starts the next one; none when it died at its start.
+    /// Starts the next one, beside one that goes on if there is one; none when it died at its start.
     ///
     /// # Errors
     /// It does not start though nothing is wrong with the store.
-    pub async fn start(&mut self) -> Result<Option<Server>, String> {
+    pub async fn start(&mut self, beside: Option<&Server>) -> Result<Option<Server>, String> {
         self.started += 1;
         // A restart of the same server takes its leases up at once; another one waits for them.
-        let name = if self.ground.store.once_in(700) { "lattice-1" } else { "lattice-2" };
+        let first = match beside {
+            Some(other) => other.life.name != NAMES[0],
+            None => self.ground.store.once_in(700),
+        };
+        let name = NAMES[usize::from(!first)];
         let life = Arc::new(Life::new(name.to_owned()));
         self.ground.log.say(format!("{name} starts, the {}. time", self.started));
         let started = tokio::time::timeout(START, self.plane(&life)).await;
