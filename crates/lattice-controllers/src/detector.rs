@@ -1,6 +1,6 @@
 //! The failure detector's loop body: scan, read the rows, decide, commit in one batch.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,9 +75,8 @@ impl Detector {
         if silent.is_empty() && late.is_empty() {
             return Ok(Judged::default());
         }
-        let heard: HashMap<NodeId, Timestamp> =
-            silent.iter().map(|Silence { node, last_heard }| (*node, *last_heard)).collect();
-        let mut wanted: Vec<NodeId> = heard.keys().copied().chain(late).collect();
+        let silent: HashSet<NodeId> = silent.iter().map(|Silence { node, .. }| *node).collect();
+        let mut wanted: Vec<NodeId> = silent.iter().copied().chain(late).collect();
         wanted.sort_unstable();
         wanted.dedup();
         let mut judged = Judged::default();
@@ -88,7 +87,7 @@ impl Detector {
                 let owned: Vec<NodeId> =
                     nodes.iter().filter(|node| node.ownership.allocations > 0).map(|node| node.id).collect();
                 let placed = self.store.placed_on_any(&owned).await?;
-                Ok::<_, StoreError>(self.decide(&nodes, &placed, &heard, (now, lease)))
+                Ok::<_, StoreError>(self.decide(&nodes, &placed, &silent, (now, lease)))
             };
             let (committed, next) = tokio::join!(self.commit(decided, now, &mut judged), next);
             committed?;
@@ -102,13 +101,14 @@ impl Detector {
         &self,
         nodes: &[Node],
         placed: &HashMap<NodeId, Vec<Allocation>>,
-        heard: &HashMap<NodeId, Timestamp>,
+        silent: &HashSet<NodeId>,
         (now, lease): (Timestamp, Option<LeaseEpoch>),
     ) -> Decided {
         let correlation = CorrelationId::generate(&*self.ids, now);
         let mut decided = Decided::default();
         for node in nodes {
-            let last_heard = heard.get(&node.id).copied();
+            // It may have been heard since the scan, and its row say so by now.
+            let last_heard = silent.get(&node.id).and_then(|id| self.fleet.registry().last_heard(*id));
             let Some((event, detail)) = self.judge(node, last_heard, now) else {
                 // The row moved on since the scan: watch it as it is now.
                 self.fleet.sync(node, now);

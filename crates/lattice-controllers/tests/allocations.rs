@@ -10,6 +10,7 @@ use lattice_core::change::{Change, NodeAction, NodeChange, Outcome};
 use lattice_core::command::allocation;
 use lattice_core::command::drain::{Drain, drain};
 use lattice_core::command::node::Known;
+use lattice_core::explain::NextAction;
 use lattice_core::node::machine::Health;
 use lattice_core::node::{Availability, HoldKind, NodeClass, NodeState, Status};
 use world::{World, at, obedient};
@@ -215,6 +216,9 @@ async fn what_cannot_be_started_fails_and_says_why_unless_its_policy_queues_it_a
     assert_eq!((again.status, again.placements, again.node), (AllocationStatus::Requested, 1, None), "after a pause");
     assert_eq!(again.why, "its next try, 5.0 s after c00 did not start it: effect_failed: no such program");
     assert_eq!(world.node(nodes[0]).await.ownership.allocations, 0);
+    let explained = lattice_core::explanation::allocation(&again, None, &[], at(3));
+    let next_try = NextAction::WaitUntil { until: at(7), waiting_for: "its next try".to_owned() };
+    assert!(explained.next.contains(&next_try), "{explained:?}");
     world.allocator.tick(at(6)).await.unwrap();
     assert_eq!(world.allocation(always).await.placements, 1);
     world.allocator.tick(at(7)).await.unwrap();

@@ -273,6 +273,7 @@ impl AgentEvents for Agents {
                     address: address.as_deref(),
                 };
                 let boot_timeout = self.fleet.policy(node.site).boot_timeout();
+                self.fleet.registry().spoke(node.id, request.now);
                 Ok(agent::registered(request, node, &sku, &registration, boot_timeout))
             })
             .await?;

@@ -21,20 +21,8 @@ pub fn allocation(one: &Allocation, on: Option<(&Node, &str)>, tasks: &[Task], n
     let headline = match one.status {
         AllocationStatus::Requested => {
             because.push(unmet(one.why.clone(), "the fleet"));
-            let headline = match one.pauses_until(now) {
-                Some(until) => {
-                    next.push(NextAction::WaitUntil { until, waiting_for: "its next try".to_owned() });
-                    "could not be started, and is tried again"
-                }
-                None => {
-                    next.push(NextAction::run(
-                        "lattice node list --status active",
-                        "shows which nodes there are, and why each is not schedulable",
-                    ));
-                    "waits for a node"
-                }
-            };
-            next.push(release());
+            let (headline, first) = waits(one, now);
+            next.extend([first, release()]);
             format!("{headline} for {age}")
         }
         AllocationStatus::Provisioning | AllocationStatus::Releasing => {
@@ -80,6 +68,23 @@ pub fn allocation(one: &Allocation, on: Option<(&Node, &str)>, tasks: &[Task], n
         | AllocationStatus::Failed => false,
     };
     Explanation { subject: id.to_string(), state: one.status.to_string(), headline, fine, because, next }
+}
+
+/// How one that has no node waits, and for what.
+fn waits(one: &Allocation, now: Timestamp) -> (&'static str, NextAction) {
+    match one.pauses_until(now) {
+        Some(until) => (
+            "could not be started, and is tried again",
+            NextAction::WaitUntil { until, waiting_for: "its next try".to_owned() },
+        ),
+        None => (
+            "waits for a node",
+            NextAction::run(
+                "lattice node list --status active",
+                "shows which nodes there are, and why each is not schedulable",
+            ),
+        ),
+    }
 }
 
 /// What ends the wait of what a brake holds back: its time, or an operator.

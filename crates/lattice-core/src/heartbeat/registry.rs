@@ -298,7 +298,8 @@ impl Registry {
             for (heard, slot) in chunk.heard.iter().zip(&chunk.slots) {
                 let mut slot = lock(slot);
                 let at = heard.load(Ordering::Relaxed);
-                if at != VACANT {
+                // Whoever was heard since a clock was set back has its time already.
+                if at != VACANT && (missed > 0 || at > now.as_millis()) {
                     heard.store(at.saturating_add(missed).min(now.as_millis()), Ordering::Relaxed);
                     slot.was_heard = false;
                 }
@@ -315,6 +316,14 @@ impl Registry {
     /// Whether another server hears the agents: what is known here of any of them is old, and no agent is taken in.
     pub fn stands_by(&self) -> bool {
         self.stands_by.load(Ordering::Relaxed)
+    }
+
+    /// The agent of `node` spoke at `now`, and what is committed of that follows: whoever reads it there finds that the node
+    /// was heard.
+    pub fn spoke(&self, node: NodeId, now: Timestamp) {
+        if let Some(handle) = self.handle(node) {
+            handle.heard().fetch_max(now.as_millis(), Ordering::Relaxed);
+        }
     }
 
     /// For how long it has listened at `now`, without a gap.

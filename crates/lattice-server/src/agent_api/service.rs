@@ -312,7 +312,11 @@ impl AgentService {
         let before = caller.opened.lock().unwrap_or_else(PoisonError::into_inner).replace(session);
         // An agent that was started again comes over a new connection, and its former self is gone.
         let is_shared = before.is_some_and(|mine| caller.handle.is_open_to_another(mine));
-        caller.handle.open_session(session, vitals, at).map_err(|refused| Refusal::Registry { node, refused })?;
+        // Not when it arrived: the clock may have been set since.
+        caller
+            .handle
+            .open_session(session, vitals, self.now())
+            .map_err(|refused| Refusal::Registry { node, refused })?;
         debug!(node_id = %node, %peer, "session opened");
         if is_shared {
             self.parts.events.identity_shared(node, peer, at).await;

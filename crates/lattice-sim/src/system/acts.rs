@@ -20,7 +20,7 @@ use super::model::Model;
 pub const RULE: &str = "no destructive step without fresh evidence";
 
 /// How old what was seen may be: no longer than a single act may take.
-const FRESH: Duration = Duration::from_secs(120);
+pub const FRESH: Duration = Duration::from_secs(120);
 
 /// What is done to a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +83,9 @@ pub struct Act<'a> {
     pub server: &'a str,
     /// When.
     pub at: Timestamp,
+    /// What the servers' clock would say, had it not been set in these minutes: no lease runs out early by that, and
+    /// nothing that was seen is old.
+    pub unset: Timestamp,
     /// What the server saw of the machine since it did something to it last.
     pub seen: Option<Seen>,
     /// Whose the machine is, as its creator stamped it; none: there is no such machine.
@@ -144,7 +147,8 @@ fn of_job(job: &Job, whose: For, act: &Act<'_>) -> Option<String> {
     if job.state.status != status || (!whose.undo && job.state.stage != whose.stage) {
         return Some(format!("the job is {} at {}", job.state.status, job.state.stage));
     }
-    let holds = job.lease.as_ref().is_some_and(|lease| lease.holder == act.server && lease.until > act.at);
+    let holds =
+        job.lease.as_ref().is_some_and(|lease| lease.holder == act.server && lease.until > act.at.min(act.unset));
     (!holds).then(|| format!("{} does not hold the job", act.server))
 }
 
@@ -188,7 +192,7 @@ fn unseen(act: &Act<'_>) -> Option<String> {
     let Some(seen) = act.seen.as_ref().filter(|seen| seen.key.as_deref().is_none_or(|key| key == act.key)) else {
         return Some("nobody looked since something was done to it last".to_owned());
     };
-    if act.at.since(seen.at) > FRESH {
+    if act.at.min(act.unset).since(seen.at) > FRESH {
         return Some(format!("what was seen is of {}", seen.at));
     }
     let wanted = match act.deed {

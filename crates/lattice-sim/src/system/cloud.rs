@@ -19,7 +19,7 @@ use lattice_providers::provider::{
 };
 use lattice_workflow::providers::{InstanceHost, Providers, Shell, ShellTarget};
 
-use super::acts::{Act, Deed, For, RULE, Seen, misdeeds};
+use super::acts::{Act, Deed, FRESH, For, RULE, Seen, misdeeds};
 use super::bmc::Controller;
 use super::ground::Ground;
 use super::host::{Host, Power};
@@ -129,6 +129,7 @@ impl Reach {
             whose,
             server: &self.life.name,
             at: ground.clock.now(),
+            unset: ground.unset_now(FRESH),
             seen: self.life.take_seen(looked_at),
             stamp: host.as_ref().map(|host| host.stamp()),
             running: host.map(|host| host.running()).unwrap_or_default(),

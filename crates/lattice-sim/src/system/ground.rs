@@ -46,6 +46,8 @@ pub struct Ground {
     committed_at: Mutex<tokio::time::Instant>,
     /// When servers heard each host, the last times first, and what their clock said then.
     heard: Mutex<BTreeMap<String, VecDeque<(tokio::time::Instant, Timestamp)>>>,
+    /// When the servers' clock was set last, and by how many milliseconds.
+    clock_set: Mutex<Option<(tokio::time::Instant, i64)>>,
 }
 
 /// Times at which a host was heard that are remembered: a verdict may be on its way while it is heard again.
@@ -89,6 +91,7 @@ impl Ground {
             wrong: Mutex::default(),
             committed_at: Mutex::new(tokio::time::Instant::now()),
             heard: Mutex::default(),
+            clock_set: Mutex::default(),
         }
     }
 
@@ -110,6 +113,20 @@ impl Ground {
     /// For how long nothing was committed.
     pub fn quiet_for(&self) -> Duration {
         self.committed_at.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+
+    /// The clock of the servers is set: it is wrong by so much from now on.
+    pub fn set_clock(&self, wrong_by_ms: i64) {
+        let by = wrong_by_ms - self.clock.wrong_by();
+        self.clock.jump(wrong_by_ms);
+        *self.clock_set.lock().unwrap_or_else(PoisonError::into_inner) = Some((tokio::time::Instant::now(), by));
+    }
+
+    /// What the clock of the servers would say, had it not been set within that time.
+    pub fn unset_now(&self, within: Duration) -> Timestamp {
+        let set = *self.clock_set.lock().unwrap_or_else(PoisonError::into_inner);
+        let by = set.filter(|(at, _)| at.elapsed() <= within).map_or(0, |(_, by)| by);
+        Timestamp::from_millis(self.clock.now().as_millis() - by)
     }
 
     /// A server heard that host, then.

@@ -207,7 +207,7 @@ impl LifeOf {
         let fault = if by > self.ground.clock.wrong_by() { Fault::ClockAhead } else { Fault::ClockBehind };
         self.ground.faults.befell(fault);
         self.ground.log.say(format!("the servers' clock is wrong by {by} ms"));
-        self.ground.clock.jump(by);
+        self.ground.set_clock(by);
     }
 
     /// What was refused too often is tried again once an operator says so.

@@ -23,6 +23,9 @@ use super::server::Life;
 /// Registrations, and other requests, that are remembered to be sent again.
 const REMEMBERED: usize = 32;
 
+/// In the answer to a registration that was taken.
+const SESSION: &[u8] = b"\"session\":";
+
 /// The network.
 pub struct Network {
     ground: Arc<Ground>,
@@ -137,10 +140,11 @@ async fn answer(
     let arrived = (tokio::time::Instant::now(), ground.clock.now());
     let response = agents.answer(connection, request).await;
     let status = response.status();
-    if status.is_success() && matches!(message.what(), "heartbeat" | "register") {
+    let body = response.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let opens_session = || body.windows(SESSION.len()).any(|part| part == SESSION);
+    if status.is_success() && (message.what() == "heartbeat" || message.what() == "register" && opens_session()) {
         ground.heard(&message.host, arrived);
     }
-    let body = response.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     (status, body)
 }
 

@@ -126,6 +126,12 @@ fn what_a_server_did_not_hear_while_it_stood_still_or_its_clock_was_set_counts_f
         assert_eq!(silent_at(&registry, set + hour), [], "{how}: nobody sits there");
     }
     let registry = Registry::new();
+    registry.listens(after(200));
+    registry.admit(node(0), 1, after(100));
+    registry.watch(node(0), STANDARD);
+    registry.listens(after(101));
+    assert_eq!(silent_at(&registry, after(129)), [], "it was heard after the clock was set back");
+    let registry = Registry::new();
     registry.listens(T0);
     registry.admit(node(0), 1, after(100));
     registry.watch(node(0), STANDARD);

@@ -47,6 +47,7 @@ impl Case {
             whose: Some(For { job: job.id, stage, undo }),
             server: "lattice-1",
             at: START,
+            unset: START,
             seen: Some(Seen { at: START, power, key: None }),
             stamp: Some(format!("onboarding_lxd/{}/g0/r0/create_lxd_instance", job.id)),
             running: Vec::new(),
@@ -147,6 +148,7 @@ fn what_nobody_looked_at_is_seen() {
     cut().spoilt(|case| case.act.seen = another(), "nobody looked");
     let late = |case: &mut Case| {
         case.act.at = START + Duration::from_secs(121);
+        case.act.unset = case.act.at;
         case.job.lease.as_mut().expect("it has one").until = case.act.at + Duration::from_secs(1);
     };
     cut().spoilt(late, "what was seen is of");
