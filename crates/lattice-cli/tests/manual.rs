@@ -73,10 +73,10 @@ async fn a_host_becomes_a_node_by_one_line_and_stays_it() {
     let (code, said) = agent.ended().await;
     assert!(code == Some(1) && said.contains("LAT0065"), "{code:?}: {said}");
     assert!(world.ok(&["audit", "list", "-w"]).contains("LAT0065"));
-    world.clock.advance(Duration::from_secs(40));
+    world.clock.hasten();
     world.until("lab01", NodeState::new(Status::Active, Availability::Degraded)).await;
-    world.clock.advance(Duration::from_secs(70));
     world.until("lab01", NodeState::new(Status::Offline, Availability::Down)).await;
+    world.clock.slow_down();
     let explained = world.ok(&["explain", "node", "lab01"]);
     assert!(explained.contains("lattice node bootstrap lab01"), "{explained}");
 
