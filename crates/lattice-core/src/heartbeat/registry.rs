@@ -353,6 +353,12 @@ impl Registry {
         self.handle(node).map(|handle| handle.last_heard())
     }
 
+    /// What `node` said last about itself, in whatever session: work that it counted then may still run. `None` when it is
+    /// not known.
+    pub fn vitals(&self, node: NodeId) -> Option<Vitals> {
+        self.handle(node).map(|handle| handle.slot().vitals)
+    }
+
     /// What `node` said last in the session that is open; `None` without one: what it said before may be old.
     pub fn vitals_now(&self, node: NodeId) -> Option<Vitals> {
         self.handle(node).filter(|one| one.slot().session != NO_SESSION).map(|one| one.slot().vitals)

@@ -126,7 +126,7 @@ impl NodeFile {
             }
             (Some(_) | None, _, _) => Health::NotReported,
         };
-        let reported = app.registry.said(node.id).map_or(0, |said| said.vitals.allocations);
+        let reported = app.registry.vitals(node.id).map_or(0, |vitals| vitals.allocations);
         let live_allocations = reported.max(node.ownership.allocations);
         let placed = if node.ownership.allocations > 0 { app.store.placed_on(node.id).await? } else { Vec::new() };
         let bmc = app.store.bmc(node.id).await?;
