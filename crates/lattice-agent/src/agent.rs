@@ -25,6 +25,7 @@ use crate::error::AgentError;
 use crate::host::{Host, fingerprint};
 use crate::identity::{Identity, certificate_request, enrolment_key, new_key};
 use crate::link::{CallError, Link, Network, Reach, Target, TlsNetwork};
+use crate::servers::Servers;
 use crate::storage::Item;
 use crate::tasks::{self, Tasks};
 use crate::workloads::Workloads;
@@ -109,8 +110,7 @@ struct Agent {
     inspect_after: Duration,
     identity: Option<Identity>,
     renew_at: Timestamp,
-    /// Server that holds the site, if the last answer named one.
-    holder: Option<String>,
+    servers: Servers,
     way: Option<Way>,
     session: Option<Session>,
     pace: HeartbeatConfig,
@@ -180,7 +180,7 @@ impl Agent {
             inspect_after: config.pace.inspect_first * 2,
             identity: None,
             renew_at: now,
-            holder: None,
+            servers: Servers::given(config.bootstrap.server.clone()),
             way: None,
             session: None,
             pace: HeartbeatConfig::default(),
@@ -238,7 +238,7 @@ impl Agent {
     }
 
     async fn enroll(&mut self) -> Result<Identity, Trouble> {
-        let bootstrap = &self.config.bootstrap;
+        let bootstrap = self.config.bootstrap.clone();
         let key = enrolment_key(&self.config.storage).await?;
         let request = EnrollRequest {
             node_id: bootstrap.node_id,
@@ -248,17 +248,20 @@ impl Agent {
             agent_version: self.config.version.clone(),
             facts: self.facts.clone(),
         };
-        let reach = Reach { server: &bootstrap.server, ca_pem: &bootstrap.ca_pem, identity: None };
-        let target = Target::new(&*self.ground.network, &reach)?;
+        let reach = Reach { server: self.servers.next(), ca_pem: &bootstrap.ca_pem, identity: None };
+        let target = Target::new(&*self.ground.network, &reach);
         let timeout = self.config.pace.call_timeout;
-        let mut link = Link::open(&target, timeout).await.map_err(passing)?;
-        let enrolled: EnrollResponse =
-            link.call(ENROLL_PATH, &request, timeout).await.map_err(|error| match error {
-                CallError::Refused(problem) if is_any(&problem, &FINAL_FOR_TOKENS) => {
-                    Trouble::Final(AgentError::EnrolmentRefused(problem))
-                }
-                CallError::Refused(_) | CallError::Transport(_) | CallError::TimedOut(_) => passing(error),
-            })?;
+        let mut link = self.link(target).await?;
+        let enrolled: EnrollResponse = match link.call(ENROLL_PATH, &request, timeout).await {
+            Ok(enrolled) => enrolled,
+            Err(CallError::Refused(problem)) if is_any(&problem, &FINAL_FOR_TOKENS) => {
+                return Err(Trouble::Final(AgentError::EnrolmentRefused(problem)));
+            }
+            Err(error) => {
+                self.follow(&error);
+                return Err(passing(error));
+            }
+        };
         let identity = Identity {
             node_id: enrolled.node_id,
             issued: enrolled.identity,
@@ -281,31 +284,37 @@ impl Agent {
 
     /// A connection as `identity`, and when to replace it.
     async fn open(&mut self, identity: &Identity) -> Result<(Link, Instant), Trouble> {
-        let opened = match self.target(identity) {
+        let target = self.target(identity);
+        let link = self.link(target).await?;
+        let life = self.config.pace.link_life;
+        Ok((link, Instant::now() + life - (life / 5).mul_f64((self.ground.chance)())))
+    }
+
+    /// A connection to a server; after one that does not answer another one is next, where another one is known.
+    async fn link(&mut self, target: Result<Target, AgentError>) -> Result<Link, Trouble> {
+        let opened = match target {
             Ok(target) => Link::open(&target, self.config.pace.call_timeout).await.map_err(passing),
+            // One that was named to it is not the only one that there is.
+            Err(error) if self.servers.next() != self.config.bootstrap.server => {
+                Err(Trouble::Passing(error.to_string()))
+            }
             Err(error) => Err(Trouble::Final(error)),
         };
-        match (opened, self.holder.take()) {
-            (Ok(link), holder) => {
-                self.holder = holder;
-                let life = self.config.pace.link_life;
-                Ok((link, Instant::now() + life - (life / 5).mul_f64((self.ground.chance)())))
-            }
-            // The holder may be gone; the server that was given first knows the next one.
-            (Err(_), Some(holder)) => Err(Trouble::Passing(format!("the site's holder {holder} does not answer"))),
-            (Err(trouble), None) => Err(trouble),
+        if opened.is_err() {
+            self.servers.unreachable();
         }
+        opened
     }
 
     fn target(&mut self, identity: &Identity) -> Result<Target, AgentError> {
-        let server = self.holder.as_ref().unwrap_or(&self.config.bootstrap.server);
+        let server = self.servers.next();
         let certificate_pem = &identity.issued.certificate_pem;
-        if let Some(way) = self.way.as_ref().filter(|w| w.server == *server && w.certificate_pem == *certificate_pem) {
+        if let Some(way) = self.way.as_ref().filter(|w| w.server == server && w.certificate_pem == *certificate_pem) {
             return Ok(way.target.clone());
         }
         let reach = Reach { server, ca_pem: &identity.issued.ca_bundle_pem, identity: Some(identity.shown()) };
         let target = Target::new(&*self.ground.network, &reach)?;
-        let (server, certificate_pem) = (server.clone(), certificate_pem.clone());
+        let (server, certificate_pem) = (server.to_owned(), certificate_pem.clone());
         self.way = Some(Way { server, certificate_pem, target: target.clone() });
         self.tasks.reach(target.clone());
         Ok(target)
@@ -395,7 +404,9 @@ impl Agent {
                     false => TASKS_INTERVAL_MS,
                 };
                 self.beat_at = started + Duration::from_millis(pause);
-                self.holder = answer.holder;
+                if answer.holder.is_some() {
+                    self.servers.hears(answer.holder);
+                }
                 self.workloads.told(&request.ended);
                 self.hear(answer.task_signing_keys, &answer.tasks).await
             }
@@ -445,7 +456,17 @@ impl Agent {
         self.inspect_after = (self.inspect_after * 2).min(pace.inspect_every);
     }
 
+    /// Goes where agents are heard, if that is elsewhere.
+    fn follow(&mut self, error: &CallError) {
+        if let CallError::Refused(problem) = error
+            && problem.is(Code::StandsBy)
+        {
+            self.servers.hears(problem.holder.clone());
+        }
+    }
+
     fn judge(&mut self, error: CallError) -> Trouble {
+        self.follow(&error);
         match error {
             CallError::Refused(problem) if is_any(&problem, &FINAL_FOR_IDENTITIES) => {
                 if problem.is(Code::CertificateExpired) && self.identity.take().is_some() {

@@ -12,6 +12,7 @@ mod host;
 mod identity;
 mod install;
 mod link;
+mod servers;
 mod state;
 mod storage;
 mod tasks;

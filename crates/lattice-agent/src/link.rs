@@ -1,6 +1,8 @@
 //! One kept HTTP/1.1 connection over TLS 1.3.
 
 use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -33,6 +35,9 @@ use crate::error::AgentError;
 const MAX_ANSWER_BYTES: usize = 256 * 1024;
 /// One server, one kept connection: the next one resumes from one ticket, with one to spare.
 const TICKETS: usize = 2;
+
+/// Longest time for one of several addresses of a host.
+const ADDRESS: Duration = Duration::from_secs(3);
 
 static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| Arc::new(aws_lc_rs::default_provider()));
 
@@ -100,6 +105,8 @@ struct TlsPeer {
     host: String,
     name: ServerName<'static>,
     tls: Arc<ClientConfig>,
+    /// Which of the host's addresses is next.
+    turn: AtomicUsize,
 }
 
 struct TlsLine {
@@ -156,7 +163,8 @@ impl Network for TlsNetwork {
         let name = ServerName::try_from(host.clone()).map_err(|_| bad("has no usable host"))?;
         let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
         let tls = Arc::new(client_tls(reach, Arc::clone(&self.clock))?);
-        Ok(Arc::new(TlsPeer { authority, port: uri.port_u16().unwrap_or(443), host, name, tls }))
+        let (port, turn) = (uri.port_u16().unwrap_or(443), AtomicUsize::new(0));
+        Ok(Arc::new(TlsPeer { authority, port, host, name, tls, turn }))
     }
 }
 
@@ -189,11 +197,31 @@ fn client_tls(reach: &Reach<'_>, clock: Arc<dyn Clock>) -> Result<ClientConfig, 
     Ok(config)
 }
 
+impl TlsPeer {
+    /// A connection to one of the host's addresses: the one that answered last, or else each in its turn.
+    async fn stream(&self) -> Result<TcpStream, CallError> {
+        let found = tokio::net::lookup_host((self.host.as_str(), self.port)).await.map_err(CallError::transport)?;
+        let addresses: Vec<SocketAddr> = found.collect();
+        let mut failure = CallError::Transport(format!("{} has no address", self.host));
+        for _ in 0..addresses.len() {
+            let address = addresses[self.turn.load(Ordering::Relaxed) % addresses.len()];
+            // Whoever calls has a limit: one that is switched off does not use up the time of the others.
+            let limit = if addresses.len() > 1 { ADDRESS } else { Duration::MAX };
+            failure = match tokio::time::timeout(limit, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => CallError::transport(error),
+                Err(_) => CallError::Transport(format!("{address} does not answer within {} s", ADDRESS.as_secs())),
+            };
+            self.turn.fetch_add(1, Ordering::Relaxed);
+        }
+        Err(failure)
+    }
+}
+
 #[async_trait]
 impl Peer for TlsPeer {
     async fn connect(&self) -> Result<Box<dyn Line>, CallError> {
-        let address = (self.host.as_str(), self.port);
-        let stream = TcpStream::connect(address).await.map_err(CallError::transport)?;
+        let stream = self.stream().await?;
         stream.set_nodelay(true).map_err(CallError::transport)?;
         let connector = TlsConnector::from(Arc::clone(&self.tls));
         let stream = connector.connect(self.name.clone(), stream).await.map_err(CallError::transport)?;

@@ -279,7 +279,7 @@ pub struct HealthSummary {
 pub struct HeartbeatResponse {
     /// When the next one should start, in milliseconds after the start of this one.
     pub next_interval_ms: u64,
-    /// Address of the server that holds the site; absent when it is this one.
+    /// Address of the server that hears the agents now; absent when it is this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
     /// Tasks of this node, signed.

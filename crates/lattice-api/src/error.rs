@@ -39,6 +39,9 @@ pub struct Problem {
     /// Every field that is wrong, where one request has several: machines of a batch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
+    /// Address of the server that can answer, where this one cannot: agents go there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
     /// Finds the server's log lines of this request.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
@@ -58,6 +61,7 @@ impl Problem {
             next_actions: Vec::new(),
             field: None,
             errors: Vec::new(),
+            holder: None,
             correlation_id: None,
         }
     }
@@ -191,7 +195,18 @@ mod tests {
                 Some(("DELETE", "/api/v1/admin/nodes/c07u43/holds/disabled", "null")),
             ),
             ("lattice node bmc check c07u43", Some(("POST", "/api/v1/admin/nodes/c07u43/bmc/check", "null"))),
-            ("lattice node drain c07u43 --deadline 2h", None),
+            (
+                "lattice node drain c07u43 --deadline 2h",
+                Some(("POST", "/api/v1/admin/nodes/c07u43/drain", r#"{"deadline_ms":7200000}"#)),
+            ),
+            (
+                "lattice node drain c07u43 --deadline <deadline>",
+                Some(("POST", "/api/v1/admin/nodes/c07u43/drain", r#"{"deadline_ms":"<deadline>"}"#)),
+            ),
+            (
+                "lattice node drain c07u43 --no-deadline",
+                Some(("POST", "/api/v1/admin/nodes/c07u43/drain", r#"{"no_deadline":true}"#)),
+            ),
             ("lattice node wipe c07u43", None),
             ("lattice node frobnicate c07u43", None),
             ("systemctl restart lattice-agent", None),

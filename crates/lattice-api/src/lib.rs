@@ -24,6 +24,7 @@ pub mod server;
 pub mod silence;
 pub mod site;
 pub mod sku;
+pub mod span;
 pub mod sse;
 pub mod task;
 pub mod token;

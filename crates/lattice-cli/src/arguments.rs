@@ -272,7 +272,8 @@ mod tests {
                 _ => {}
             }
         }
-        // A seed is a number, and what follows it an option; a silence lasts for a span of time.
-        command.replace("KEY=VALUE", "key=value").replace("--seed xx", "--seed 7").replace("--for x", "--for 1h")
+        // A seed is a number, and what follows it an option; silences and deadlines last for a span of time.
+        let command = command.replace("--for x", "--for 1h").replace("--deadline x", "--deadline 1h");
+        command.replace("KEY=VALUE", "key=value").replace("--seed xx", "--seed 7")
     }
 }

@@ -7,17 +7,7 @@ use std::time::Duration;
 /// # Errors
 /// Another text, in words for the person who typed it.
 pub fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is not a span of time: expected 90s, 10m, 2h or 7d");
-    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
-    let seconds = match &text[digits..] {
-        "" | "s" => 1,
-        "m" => 60,
-        "h" => 3_600,
-        "d" => 86_400,
-        _ => return Err(wrong()),
-    };
-    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wrong)
+    lattice_api::span::parse(text).ok_or_else(|| format!("`{text}` is not a span of time: expected 90s, 10m, 2h or 7d"))
 }
 
 /// The two largest units at most: `45 s`, `3 min`, `2 h 5 min`, `4 d 1 h`.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lattice_core::heartbeat::{Registry, brake, detector};
-use lattice_core::ids::{NodeId, SiteId};
+use lattice_core::ids::{NodeId, OwnershipEpoch, SiteId};
 use lattice_core::node::class::{HeartbeatPolicy, SilenceTimes};
 use lattice_core::node::{Availability, Node, Status};
 use lattice_core::site::SiteBrake;
@@ -26,6 +26,8 @@ struct State {
     deadlines: HashMap<NodeId, Timestamp>,
     by_time: BTreeSet<(Timestamp, NodeId)>,
     members: HashMap<SiteId, Members>,
+    /// The ownership of nodes whose agents have not registered under it yet.
+    unconfirmed: HashMap<NodeId, OwnershipEpoch>,
 }
 
 /// The nodes of a site whose silence would be noticed, and since when some of them are silent.
@@ -85,6 +87,7 @@ impl Fleet {
     /// Brings the registry in step with one row.
     pub fn sync(&self, node: &Node, now: Timestamp) {
         self.count(node);
+        self.note_ownership(node);
         if node.state.status == Status::Deleted {
             self.registry.remove(node.id);
             self.set_deadline(node.id, None);
@@ -96,7 +99,7 @@ impl Fleet {
             self.registry.end_session(node.id);
         }
         let last_heard = self.registry.last_heard(node.id).unwrap_or(now);
-        self.registry.watch(node.id, detector::watch(node, self.times(node), last_heard));
+        self.registry.watch(node.id, detector::watch(node, self.times(node), last_heard, now));
         self.registry.set_pace(node.id, Duration::from_millis(self.policy(node.site).interval_ms));
         let deadline = node.deadline.filter(|_| node.state.availability == Availability::Booting);
         self.set_deadline(node.id, deadline);
@@ -116,13 +119,29 @@ impl Fleet {
 
     fn mass_failure_until(&self, node: &Node, now: Timestamp) -> Option<Timestamp> {
         let policy = self.policy(node.site);
-        let since = brake::silent_since(node, policy.times(node.effective_class()).grace())?;
-        let window = policy.times(node.effective_class()).window();
+        let times = policy.times(node.effective_class());
+        let (since, window) = (brake::silence_began(node, times.grace(), now), times.window());
         let state = self.lock();
         let members = state.members.get(&node.site)?;
-        let silences = members.silent.values().copied();
+        let others = members.silent.iter().filter(|(other, _)| **other != node.id).map(|(_, since)| *since);
+        let silences = others.chain([since]);
         let is_mass = policy.brake && brake::is_mass_failure(silences, since, window, members.all.len());
         is_mass.then(|| now + brake::HOLDS)
+    }
+
+    /// The ownership under which the agent of `node` is to register, as far as it is known here; none: nothing is open. A
+    /// later one may have been committed.
+    pub fn unconfirmed(&self, node: NodeId) -> Option<OwnershipEpoch> {
+        self.lock().unconfirmed.get(&node).copied()
+    }
+
+    fn note_ownership(&self, node: &Node) {
+        let unconfirmed = &mut self.lock().unconfirmed;
+        if node.state.status == Status::Deleted || node.ownership.is_confirmed() {
+            unconfirmed.remove(&node.id);
+        } else {
+            unconfirmed.insert(node.id, node.ownership.epoch);
+        }
     }
 
     fn count(&self, node: &Node) {

@@ -87,6 +87,8 @@ pub enum Code {
     CertificateRequest = 69,
     /// The task is over, or its agent has it.
     TaskOver = 70,
+    /// Another server hears the agents.
+    StandsBy = 72,
     /// A wipe was reported as done without evidence.
     NoEvidence = 71,
     /// The allocation is over, or stands where that does nothing.

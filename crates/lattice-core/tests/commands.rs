@@ -14,11 +14,12 @@ use lattice_core::ids::{CorrelationId, Generation, IdSource, OpId, SiteId, uuid_
 use lattice_core::job::{Disposal, Job, JobKind, JobStatus};
 use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::node::machine::Health;
+use lattice_core::node::row::NicFact;
 use lattice_core::node::{
     Availability, DownCause, GpuFact, HoldKind, HostFacts, Node, NodeClass, NodeState, Status, health,
 };
 use lattice_core::site::{MaasSite, Site, SiteProvider, SiteStatus};
-use lattice_core::sku::Sku;
+use lattice_core::sku::{NicRule, Sku};
 use lattice_core::time::Timestamp;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -91,6 +92,19 @@ fn sku() -> Sku {
 fn facts() -> HostFacts {
     let gpu = GpuFact { address: "0000:c1:00.0".into(), vendor: "amd".into(), model: "MI300X".into() };
     HostFacts { gpus: vec![gpu], ..HostFacts::default() }
+}
+
+/// A registration of a host with those facts, in its first boot.
+fn registration(facts: &HostFacts) -> agent::Registration<'_> {
+    agent::Registration {
+        facts,
+        fingerprint: "f1",
+        boot_id: "b1",
+        agent_version: "0.1.0",
+        ecc_uncorrected: 0,
+        minor_issue: None,
+        address: None,
+    }
 }
 
 fn created(ids: &Counter) -> (Node, Job, Planned) {
@@ -174,15 +188,7 @@ fn an_agent_walks_a_node_from_its_token_to_ready() {
     let node = enrolled.after.unwrap();
     assert_eq!(node.state, NodeState::new(Status::Enrolling, Availability::Booting));
     let facts = facts();
-    let registration = agent::Registration {
-        facts: &facts,
-        fingerprint: "f1",
-        boot_id: "b1",
-        agent_version: "0.1.0",
-        ecc_uncorrected: 0,
-        minor_issue: None,
-        address: None,
-    };
+    let registration = registration(&facts);
     let registered =
         agent::registered(&request(&ids), &node, &sku(), &registration, std::time::Duration::from_secs(600));
     assert_eq!(registered.commits.len(), 2, "registration, then the passed health check");
@@ -195,15 +201,7 @@ fn a_host_that_is_not_what_its_sku_asks_stays_booting_and_says_why() {
     let ids = Counter::default();
     let node = at(Status::Enrolling, Availability::Booting);
     let facts = HostFacts::default();
-    let registration = agent::Registration {
-        facts: &facts,
-        fingerprint: "f1",
-        boot_id: "b1",
-        agent_version: "0.1.0",
-        ecc_uncorrected: 0,
-        minor_issue: None,
-        address: None,
-    };
+    let registration = registration(&facts);
     let registered =
         agent::registered(&request(&ids), &node, &sku(), &registration, std::time::Duration::from_secs(600));
     assert_eq!(registered.after.unwrap().state.availability, Availability::Booting);
@@ -252,15 +250,7 @@ fn a_ready_node_that_registers_with_fewer_gpus_is_degraded_and_recovers_with_all
     let mut node = at(Status::Active, Availability::Ready);
     node.boot_id = Some("b1".into());
     for (facts, availability) in [(HostFacts::default(), Availability::Degraded), (facts(), Availability::Ready)] {
-        let registration = agent::Registration {
-            facts: &facts,
-            fingerprint: "f1",
-            boot_id: "b1",
-            agent_version: "0.1.0",
-            ecc_uncorrected: 0,
-            minor_issue: None,
-            address: None,
-        };
+        let registration = registration(&facts);
         let limit = std::time::Duration::from_secs(600);
         node = agent::registered(&request(&ids), &node, &sku(), &registration, limit).after.unwrap();
         assert_eq!(node.state, NodeState::new(Status::Active, availability));
@@ -269,19 +259,34 @@ fn a_ready_node_that_registers_with_fewer_gpus_is_degraded_and_recovers_with_all
 }
 
 #[test]
+fn what_heartbeats_cannot_see_degrades_a_ready_node_until_a_registration_passes() {
+    let ids = Counter::default();
+    let rule = NicRule { count: 1, min_speed_mbps: 100_000, firmware: Vec::new() };
+    let sku = Sku { nics: vec![rule], ..sku() };
+    let nic =
+        NicFact { name: "ens1".into(), mac: "0c:42:a1:00:00:01".into(), speed_mbps: 200_000, firmware: "28".into() };
+    let (without, with) = (facts(), HostFacts { nics: vec![nic], ..facts() });
+    let registered = |node: &Node, facts: &HostFacts| {
+        let said = registration(facts);
+        agent::registered(&request(&ids), node, &sku, &said, std::time::Duration::from_secs(600)).after.unwrap()
+    };
+    let ready = Node { boot_id: Some("b1".into()), ..at(Status::Active, Availability::Ready) };
+    let ill = registered(&ready, &without);
+    assert_eq!(ill.state, NodeState::new(Status::Active, Availability::Degraded));
+    assert!(ill.minor_issue.as_ref().unwrap().contains("0 interfaces of at least 100000"), "{:?}", ill.minor_issue);
+    let well =
+        agent::Heartbeat { sku: Some(&sku), gpu_count: 1, ecc_uncorrected: 0, minor_issue: None, fingerprint: None };
+    assert!(agent::heard(&request(&ids), &ill, &well).commits.is_empty(), "a heartbeat knows nothing of it");
+    let back = registered(&ill, &with);
+    assert_eq!((back.state.availability, back.minor_issue), (Availability::Ready, None));
+}
+
+#[test]
 fn a_well_node_that_registers_again_and_says_nothing_new_writes_no_row() {
     let ids = Counter::default();
     let limit = std::time::Duration::from_secs(600);
     let facts = facts();
-    let said = agent::Registration {
-        facts: &facts,
-        fingerprint: "f1",
-        boot_id: "b1",
-        agent_version: "0.1.0",
-        ecc_uncorrected: 0,
-        minor_issue: None,
-        address: Some("10.0.0.7"),
-    };
+    let said = agent::Registration { address: Some("10.0.0.7"), ..registration(&facts) };
     let register = |node: &Node, said: &agent::Registration<'_>| {
         agent::registered(&request(&ids), node, &sku(), said, limit).commits.len()
     };
@@ -308,15 +313,7 @@ fn a_well_node_that_registers_again_and_says_nothing_new_writes_no_row() {
 #[test]
 fn a_disabled_node_is_enabled_once_its_agent_ended_what_it_lost() {
     let (ids, site, facts) = (Counter::default(), site(), facts());
-    let said = agent::Registration {
-        facts: &facts,
-        fingerprint: "f1",
-        boot_id: "b1",
-        agent_version: "0.1.0",
-        ecc_uncorrected: 0,
-        minor_issue: None,
-        address: None,
-    };
+    let said = registration(&facts);
     let idle = at(Status::Active, Availability::Ready);
     let used = Node { ownership: idle.ownership.with("ada", NodeClass::Standard, 4), ..idle.clone() };
     let disabled = |node: &Node| node_of(&command::disable(&known(node, &site), &request(&ids)).unwrap().commit);
@@ -334,15 +331,7 @@ fn a_disabled_node_is_enabled_once_its_agent_ended_what_it_lost() {
 #[test]
 fn each_commit_of_a_chain_stands_only_with_the_one_before() {
     let (ids, facts) = (Counter::default(), facts());
-    let said = agent::Registration {
-        facts: &facts,
-        fingerprint: "f1",
-        boot_id: "b2",
-        agent_version: "0.1.0",
-        ecc_uncorrected: 0,
-        minor_issue: None,
-        address: None,
-    };
+    let said = agent::Registration { boot_id: "b2", ..registration(&facts) };
     let booting = at(Status::Offline, Availability::Booting);
     let chained = agent::registered(&request(&ids), &booting, &sku(), &said, std::time::Duration::from_secs(600));
     let [first, second] = &chained.commits[..] else { panic!("{:?}", chained.commits) };

@@ -2,10 +2,15 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use lattice_core::actor::Actor;
+use lattice_core::allocation::Ownership;
+use lattice_core::heartbeat::brake;
+use lattice_core::heartbeat::detector::silence_verdict;
 use lattice_core::ids::{Generation, JobId, NodeId, SiteId, uuid_v7};
 use lattice_core::node::availability::{AVAILABILITY_EDGES, AvailabilityEvent};
+use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::node::machine::{Facts, Health, NodeEvent, Refused, decide, possible_events};
 use lattice_core::node::status::{Owner, STATUS_EDGES, StatusEvent};
 use lattice_core::node::{Availability, DownCause, Hold, HoldKind, Node, NodeClass, NodeState, OnboardingMode, Status};
@@ -42,7 +47,7 @@ fn node(status: Status, availability: Availability) -> Node {
         provider_ref: None,
         owning_job: None,
         holds: Vec::new(),
-        ownership: lattice_core::allocation::Ownership::default(),
+        ownership: Ownership::default(),
         created_at: NOW,
         updated_at: NOW,
         generation: Generation::FIRST,
@@ -204,12 +209,42 @@ fn only_owners_may_ask_for_a_status_edge() {
     }
 }
 
+/// The same, while a brake holds back the loss of what runs on it.
+fn braked(node: &Node) -> Node {
+    let ownership = Ownership { allocations: 1, braked_until: Some(NOW), ..Ownership::default() };
+    Node { ownership, ..node.clone() }
+}
+
+#[test]
+fn what_a_brake_keeps_is_neither_drained_nor_rebooted_nor_retired() {
+    let down = Node { drain_intent: true, ..node(Status::Offline, Availability::Down) };
+    let back = NodeEvent::Availability(AvailabilityEvent::HealthPassed);
+    let facts = best(Owner::Detector);
+    let drained = decide(&down, back, &facts, NOW).unwrap().change.after;
+    assert_eq!(drained.state, NodeState::new(Status::Active, Availability::Drained));
+    let draining = decide(&braked(&down), back, &facts, NOW).unwrap().change.after;
+    assert_eq!(draining.state, NodeState::new(Status::Active, Availability::Draining), "its work still runs");
+    assert_eq!((draining.ownership.allocations, draining.ownership.braked_until), (1, None));
+    let reboot = NodeEvent::Availability(AvailabilityEvent::Reboot);
+    assert!(decide(&down, reboot, &facts, NOW).is_ok());
+    let refused = decide(&braked(&down), reboot, &facts, NOW).unwrap_err();
+    assert!(refused.to_string().contains("let go of its site's brake"), "{refused}");
+    let retires = node(Status::Draining, Availability::Down);
+    let done = NodeEvent::Status(StatusEvent::DrainDone);
+    assert!(decide(&retires, done, &best(owner_of(done, Status::Draining)), NOW).is_ok());
+    assert!(decide(&braked(&retires), done, &best(owner_of(done, Status::Draining)), NOW).is_err());
+}
+
 #[test]
 fn every_status_edge_and_every_availability_row_can_be_taken() {
     let mut status_taken = BTreeSet::new();
     let mut rows_taken = BTreeSet::new();
     for from in reachable().values() {
-        for (event, to) in successors(from) {
+        let mut found = successors(from);
+        if from.state.availability == Availability::Down {
+            found.extend(successors(&braked(from)));
+        }
+        for (event, to) in found {
             match event {
                 NodeEvent::Status(event) => {
                     status_taken.insert((from.state.status, event));
@@ -383,4 +418,32 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn who_drains_or_has_an_issue_is_silent_from_its_grace_on_and_who_degraded_from_then() {
+    let grace = Duration::from_secs(60);
+    let began = |availability, issue: Option<&str>| {
+        let minor_issue = issue.map(str::to_owned);
+        let silent = Node { minor_issue, ..node(Status::Active, availability) };
+        brake::silence_began(&silent, grace, NOW + Duration::from_secs(80)).since(NOW)
+    };
+    assert_eq!(began(Availability::Degraded, None), Duration::ZERO);
+    for (availability, issue) in
+        [(Availability::Degraded, Some("a fan is slow")), (Availability::Draining, None), (Availability::Drained, None)]
+    {
+        assert_eq!(began(availability, issue), Duration::from_secs(20));
+    }
+}
+
+#[test]
+fn a_clock_that_was_set_back_by_an_hour_postpones_no_loss() {
+    let times = HeartbeatPolicy::default().times(NodeClass::Standard);
+    let degraded = node(Status::Active, Availability::Degraded);
+    // It degraded at a time that is not yet: the server's clock was set back, and what it heard last with it.
+    let back = |seconds: u64| Timestamp::from_millis(NOW.as_millis() - 3_600_000) + Duration::from_secs(seconds);
+    let whole = times.window() + times.grace();
+    let verdict = |now| silence_verdict(&degraded, times, back(0), now);
+    assert_eq!(verdict(back(whole.as_secs() - 1)), None);
+    assert_eq!(verdict(back(whole.as_secs())), Some(AvailabilityEvent::GraceExpired));
 }

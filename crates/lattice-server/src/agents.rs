@@ -249,12 +249,22 @@ impl AgentEvents for Agents {
     }
 
     async fn register(&self, registration: Registration) -> Result<Registered, Problem> {
+        let said = &registration.request;
+        // After a loss of many nodes that is each one's first answer: it needs no row.
+        if let Some(ownership_epoch) = self.fleet.unconfirmed(registration.node)
+            && said.ownership_epoch < ownership_epoch
+            && said.running.is_empty()
+        {
+            return Ok(Registered::NotYet { stop_first: Vec::new(), ownership_epoch });
+        }
         let (node, sku) = self.node_and_sku(registration.node).await?;
         let sku = sku.ok_or_else(|| sku_gone(&node))?;
-        let said = &registration.request;
         let stop_first = self.not_owned(node.id, &said.running).await?;
         if !stop_first.is_empty() || is_outdated(said, &node) {
             return Ok(Registered::NotYet { stop_first, ownership_epoch: node.ownership.epoch });
+        }
+        if let Some(ownership_epoch) = self.lost_by_boot(&node, &registration).await? {
+            return Ok(Registered::NotYet { stop_first, ownership_epoch });
         }
         let address = address_of(registration.peer);
         let node = self

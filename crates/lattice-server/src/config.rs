@@ -100,7 +100,8 @@ pub struct Http {
 pub struct Agents {
     /// Address to listen at.
     pub listen: String,
-    /// Where agents reach it: `https://lattice.dc1:7443`. The server's own certificate is made for this name.
+    /// Where agents reach this very server: `https://lattice-1.dc1:7443`. Its certificate is made for this name, and for that
+    /// of `bootstrap.server`.
     pub address: String,
     /// Life of an agent's certificate, in hours; it is renewed at two thirds.
     pub certificate_hours: u32,
@@ -110,6 +111,8 @@ pub struct Agents {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Bootstrap {
+    /// Where new hosts find a server; empty: at `agents.address`. Of several servers: a name that leads to any that lives.
+    pub server: String,
     /// The agent's binary that this server gives to new hosts; empty: it gives none.
     pub agent_binary: PathBuf,
     /// Where hosts fetch the agent's binary; empty: from this server.
@@ -324,10 +327,11 @@ mod tests {
         assert_eq!(problems("[http]\nlisten =", &[]), ["line 2"]);
         assert_eq!(problems("", &[("LATTICE_HTTP_BURST", "many")]), ["LATTICE_HTTP_BURST"]);
         let text = "[http]\nlisten = '0.0.0.0:80'\nburst = 0\n[store]\nbackend = 'postgres'\npostgres_url = \
-            'postgres://u:p@h/db'\n[agents]\naddress = 'ftp://x'\ncertificate_hours = 0\n[bootstrap]\nagent_sha256 = 'ab'";
+            'postgres://u:p@h/db'\n[agents]\naddress = 'ftp://x'\ncertificate_hours = 0\n[bootstrap]\nserver = 'http://x'\nagent_sha256 = 'ab'";
         let keys = ["store.postgres_url", "http.tls_certificate", "http.burst", "agents.address"];
         assert_eq!(problems(text, &[])[..4], keys);
-        assert_eq!(problems(text, &[])[4..], ["agents.certificate_hours", "bootstrap.agent_sha256"]);
+        let rest = ["agents.certificate_hours", "bootstrap.server", "bootstrap.agent_sha256"];
+        assert_eq!(problems(text, &[])[4..], rest);
         assert_eq!(problems("[store]\nbackend = 'oracle'", &[]), ["the file"]);
     }
 

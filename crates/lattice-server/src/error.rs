@@ -181,7 +181,7 @@ pub const fn status_of(code: Code) -> StatusCode {
         Code::StaleVersion => StatusCode::PRECONDITION_FAILED,
         Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
-        Code::Unavailable | Code::SecretStore | Code::DataDirectoryBusy | Code::SchemaNewer => {
+        Code::Unavailable | Code::StandsBy | Code::SecretStore | Code::DataDirectoryBusy | Code::SchemaNewer => {
             StatusCode::SERVICE_UNAVAILABLE
         }
         Code::Unsupported => StatusCode::UNSUPPORTED_MEDIA_TYPE,

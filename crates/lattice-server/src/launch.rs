@@ -37,7 +37,9 @@ pub struct Unusable {
 /// A file, a variable or an address that the configuration names is not to be had.
 pub fn options(config: &Config, env: &[(String, String)]) -> Result<Options, Unusable> {
     let data = config.server.data_dir.clone();
-    let agents = host_of(&config.agents.address);
+    let given = Some(&config.bootstrap.server).filter(|given| !given.is_empty()).unwrap_or(&config.agents.address);
+    let mut agent_names = vec![host_of(&config.agents.address), host_of(given)];
+    agent_names.dedup();
     Ok(Options {
         store: store(config, env)?,
         secrets_key: data.join("secrets.key"),
@@ -47,7 +49,8 @@ pub fn options(config: &Config, env: &[(String, String)]) -> Result<Options, Unu
         api_tls: api_tls(config, env)?,
         agent_listen: address("agents.listen", &config.agents.listen)?,
         agent_url: Some(config.agents.address.clone()),
-        agent_names: vec![agents],
+        given_url: Some(given.clone()),
+        agent_names,
         agent_binary: Some(config.bootstrap.agent_binary.clone()).filter(|path| !path.as_os_str().is_empty()),
         agent_binary_sha256: Some(config.bootstrap.agent_sha256.clone()).filter(|digest| !digest.is_empty()),
         agent_binary_url: config.bootstrap.agent_url.clone(),

@@ -134,6 +134,7 @@ pub struct Metrics {
     outbox_seq: Gauge,
     event_streams: Gauge,
     heartbeats: Counter,
+    hears_agents: Gauge,
     transitions: Family<CauseLabels, Counter>,
     wipe_failures: Counter,
     tasks: Family<TaskLabels, Counter>,
@@ -163,6 +164,7 @@ impl Default for Metrics {
             request_seconds: Family::new_with_constructor(|| Histogram::new(REQUEST_SECONDS)),
             outbox_seq: Gauge::default(),
             event_streams: Gauge::default(),
+            hears_agents: Gauge::default(),
             heartbeats: Counter::default(),
             transitions: Family::default(),
             wipe_failures: Counter::default(),
@@ -202,21 +204,7 @@ impl Default for Metrics {
         registry.register("lattice_sensitive_wipe_failure", "Secure wipes that failed", metrics.wipe_failures.clone());
         registry.register("lattice_tasks", "What happened to tasks of agents", metrics.tasks.clone());
         registry.register("lattice_open_tasks", "Tasks of agents that are not over", metrics.open_tasks.clone());
-        registry.register(
-            "lattice_secret_requests",
-            "Reads and writes of the secret store, by what came of them",
-            metrics.secret_requests.clone(),
-        );
-        registry.register(
-            "lattice_secret_request_seconds",
-            "Time that the secret store took",
-            metrics.secret_seconds.clone(),
-        );
-        registry.register(
-            "lattice_secret_store_up",
-            "1 while the secret store gives what it is asked for",
-            metrics.secret_store_up.clone(),
-        );
+        metrics.register_servers();
         metrics.register_batches();
         metrics.register_webhooks();
         metrics.components.register(&mut metrics.registry);
@@ -226,6 +214,27 @@ impl Default for Metrics {
 }
 
 impl Metrics {
+    /// Which server hears the agents, and what the secret store does.
+    fn register_servers(&mut self) {
+        let hears = "1 on the server that hears the agents, 0 on those that stand by";
+        self.registry.register("lattice_hears_agents", hears, self.hears_agents.clone());
+        self.registry.register(
+            "lattice_secret_requests",
+            "Reads and writes of the secret store, by what came of them",
+            self.secret_requests.clone(),
+        );
+        self.registry.register(
+            "lattice_secret_request_seconds",
+            "Time that the secret store took",
+            self.secret_seconds.clone(),
+        );
+        self.registry.register(
+            "lattice_secret_store_up",
+            "1 while the secret store gives what it is asked for",
+            self.secret_store_up.clone(),
+        );
+    }
+
     fn register_batches(&mut self) {
         let registry = &mut self.registry;
         registry.register("lattice_batches", "Batches that are not over, by their status", self.batches.clone());
@@ -304,6 +313,11 @@ impl Metrics {
         let label = |text: &str| text.to_owned();
         self.secret_seconds.get_or_create(&DeedLabels { deed: label(deed) }).observe(took.as_secs_f64());
         self.secret_requests.get_or_create(&SecretLabels { deed: label(deed), result: label(result) }).inc();
+    }
+
+    /// Notes whether this server hears the agents.
+    pub fn hears_agents(&self, hears: bool) {
+        self.hears_agents.set(i64::from(hears));
     }
 
     /// Notes whether the secret store gives what it is asked for.
@@ -424,6 +438,7 @@ mod tests {
         metrics.webhook_delivery("taken", Duration::from_millis(2));
         metrics.webhooks([WebhookStatus::Enabled, WebhookStatus::GaveUp].into_iter());
         metrics.webhook_lag(Duration::from_secs(7));
+        metrics.hears_agents(true);
         let governor = Governor { in_service: 40, taken: 1, limit: 4 };
         metrics.observe_work(&WorkFigures {
             allocations: vec![(AllocationStatus::Active, 12)],
@@ -445,6 +460,7 @@ mod tests {
             r#"lattice_secret_requests_total{deed="read",result="sealed"} 1"#,
             r#"lattice_secret_request_seconds_count{deed="read"} 1"#,
             "lattice_secret_store_up 1",
+            "lattice_hears_agents 1",
             r#"lattice_webhook_deliveries_total{result="taken"} 1"#,
             "lattice_webhook_delivery_seconds_count 1",
             r#"lattice_webhooks{status="gave_up"} 1"#,

@@ -77,6 +77,8 @@ pub struct Ground {
 pub struct Settings {
     /// This server's name in leases; the same after a restart.
     pub name: String,
+    /// How agents reach this very server.
+    pub agent_url: String,
     /// Life of a node's certificate.
     pub certificate_life: Duration,
     /// How agents are told to behave.
@@ -139,13 +141,13 @@ impl WakeJob for Wake {
 }
 
 impl Plane {
-    /// Starts everything: agents reach it at `agent_url`, new hosts get the agent from `agent`.
+    /// Starts everything: new hosts find a server at `given_url`, and the agent at `agent`.
     ///
     /// # Errors
     /// The store fails.
     pub async fn start(
         ground: Ground,
-        agent_url: String,
+        given_url: String,
         agent: AgentSource,
         settings: Settings,
     ) -> Result<Self, StoreError> {
@@ -158,7 +160,7 @@ impl Plane {
         fleet.load(clock.now()).await?;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
 
-        let bootstrap = bootstrap_config(agent_url, &agent, &ground.authority, &ground.task_keys);
+        let bootstrap = bootstrap_config(given_url, &agent, &ground.authority, &ground.task_keys);
         let tools = Arc::new(ground.tools(&registry, bootstrap.clone(), settings.name.clone()));
         let components = Components::new(Arc::clone(&tools), Arc::default());
         let driver = EmbeddedDriver::start(Runner::new(tools), DriverLimits::default());
@@ -181,10 +183,13 @@ impl Plane {
 
         let task_loop = task_loop.start(&clock, pauses.tasks, &tasks, &stop).await?;
         let watched = Arc::clone(&fleet);
+        let hearing =
+            ground.hearing(&fleet, Held::new(HEARS, settings.name.clone()).reached_at(settings.agent_url.clone()));
+        tasks.spawn(hearing.begin().await.run(ticks(pauses.detector), stop.clone()));
         let loops = Loops { store: store.clone(), fleet, clock: clock.clone(), ids: ids.clone(), tasks: task_loop };
         let feed =
             Feed { seen, judge: Conformance::new(store.clone(), ids.clone()), judged: false, wake: wake.clone() };
-        loops.spawn(&tasks, &stop, &ground, &settings, feed);
+        loops.spawn(&tasks, &stop, &ground, pauses, feed);
         let parts = http::Parts {
             webhooks: ground.webhooks,
             secret_standing: Arc::default(),
@@ -205,14 +210,26 @@ impl Plane {
             limits: settings.http_limits,
             stop: stop.clone(),
         };
-        tasks.spawn(secrets::watch(&parts, settings.name.clone()));
-        tasks.spawn(webhooks::deliver(Courier::of(&parts, settings.name.clone()), stop.clone()));
-        tasks.spawn(bmc_watch::run(&parts, watched, settings.name.clone(), pauses.bmcs));
-        tasks.spawn(standing::remedy(&parts, settings.name));
-        tasks.spawn(wipe_watch::run(&parts));
-        tasks.spawn(component_loop::run(&parts, components));
+        look_after(&parts, &tasks, watched, components, &settings.name, pauses);
         Ok(Self { agents: Arc::new(service), router: http::router(parts), stop, driver, tasks })
     }
+}
+
+/// What else goes on beside the API: each does its part in its own time.
+fn look_after(
+    parts: &http::Parts,
+    tasks: &TaskTracker,
+    fleet: Arc<Fleet>,
+    components: Components,
+    name: &str,
+    pauses: Pauses,
+) {
+    tasks.spawn(secrets::watch(parts, name.to_owned()));
+    tasks.spawn(webhooks::deliver(Courier::of(parts, name.to_owned()), parts.stop.clone()));
+    tasks.spawn(bmc_watch::run(parts, fleet, name.to_owned(), pauses.bmcs));
+    tasks.spawn(standing::remedy(parts, name.to_owned()));
+    tasks.spawn(wipe_watch::run(parts));
+    tasks.spawn(component_loop::run(parts, components));
 }
 
 impl Ground {
@@ -231,6 +248,18 @@ impl Ground {
             limits: lattice_workflow::tools::Limits::default(),
             crash: lattice_workflow::crash::CrashPlan::never(),
             sites: lattice_workflow::tools::SiteCache::default(),
+        }
+    }
+
+    /// What hears the agents, under that lease.
+    fn hearing(&self, fleet: &Arc<Fleet>, lease: Held) -> Hearing {
+        Hearing {
+            lease,
+            store: self.store.clone(),
+            registry: Arc::clone(fleet.registry()),
+            detector: Detector::new(self.store.clone(), Arc::clone(fleet), Arc::clone(&self.ids)),
+            clock: Arc::clone(&self.clock),
+            metrics: Arc::clone(&self.metrics),
         }
     }
 
@@ -293,20 +322,7 @@ struct Loops {
 }
 
 impl Loops {
-    fn spawn(self, tasks: &TaskTracker, stop: &CancellationToken, ground: &Ground, settings: &Settings, feed: Feed) {
-        let (name, pauses) = (settings.name.clone(), settings.pauses);
-        let detector = Detector::new(self.store.clone(), Arc::clone(&self.fleet), Arc::clone(&self.ids));
-        let hearing = Hearing {
-            lease: Held::new(HEARS, name),
-            store: self.store.clone(),
-            registry: Arc::clone(self.fleet.registry()),
-            detector,
-            clock: Arc::clone(&self.clock),
-            metrics: Arc::clone(&ground.metrics),
-        };
-        // Nobody is heard before it is known that nobody else hears.
-        hearing.registry.stand_by(true);
-        tasks.spawn(hearing.run(ticks(pauses.detector), stop.clone()));
+    fn spawn(self, tasks: &TaskTracker, stop: &CancellationToken, ground: &Ground, pauses: Pauses, feed: Feed) {
         let (registry, ids) = (Arc::clone(self.fleet.registry()), Arc::clone(&self.ids));
         let allocator = Allocator::new(self.store.clone(), registry, ids, ground.nonces());
         tasks.spawn(allocate(allocator, Arc::clone(&self.clock), ticks(pauses.allocator), stop.clone()));

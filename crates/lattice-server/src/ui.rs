@@ -4,6 +4,7 @@
 //! "Web page"; docs/decisions/0003-the-page-needs-no-library.md
 
 mod action;
+mod allocations;
 mod audit;
 mod batches;
 mod fleet;
@@ -33,11 +34,12 @@ use crate::http::App;
 /// Routes of the page with their methods. Pages ask who looks themselves, because the answer to a stranger is a form and
 /// no problem document; so none of them needs a role of the API's table.
 pub fn routes() -> (Router<App>, Vec<(Method, &'static str)>) {
-    let table: [(&'static str, MethodRouter<App>, &[Method]); 18] = [
+    let table: [(&'static str, MethodRouter<App>, &[Method]); 19] = [
         ("/", get(pages::root), &[Method::GET]),
         ("/ui", get(pages::root), &[Method::GET]),
         ("/ui/", get(pages::fleet), &[Method::GET]),
         ("/ui/nodes/{node}", get(pages::node), &[Method::GET]),
+        ("/ui/allocations", get(pages::allocations), &[Method::GET]),
         ("/ui/jobs", get(pages::jobs), &[Method::GET]),
         ("/ui/jobs/{job}", get(pages::job), &[Method::GET]),
         ("/ui/batches", get(pages::batches), &[Method::GET]),

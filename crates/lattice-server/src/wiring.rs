@@ -56,8 +56,10 @@ pub struct Options {
     pub api_tls: Option<Tls>,
     /// Where agents are served.
     pub agent_listen: SocketAddr,
-    /// How agents reach the listener: `https://lattice.dc1:7443`; none: its own address.
+    /// How agents reach this very server: `https://lattice-1.dc1:7443`; none: at its listener's address.
     pub agent_url: Option<String>,
+    /// Where new hosts find a server, this one or another: `https://lattice.dc1:7443`; none: at `agent_url`.
+    pub given_url: Option<String>,
     /// Names and addresses in the listener's certificate.
     pub agent_names: Vec<String>,
     /// The agent's binary that this server gives to new hosts; none: it has none.
@@ -95,6 +97,7 @@ impl Default for Options {
             api_tls: None,
             agent_listen: SocketAddr::from(([127, 0, 0, 1], 7443)),
             agent_url: None,
+            given_url: None,
             agent_names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
             agent_binary: None,
             agent_binary_url: String::new(),
@@ -193,7 +196,8 @@ impl Server {
         let agent_address =
             agent_socket.local_addr().map_err(|source| StartError::Listen { address: options.agent_listen, source })?;
         let agent_url = options.agent_url.clone().unwrap_or_else(|| format!("https://{agent_address}"));
-        let agent = AgentSource::find(&options, &agent_url).await?;
+        let given_url = options.given_url.clone().unwrap_or_else(|| agent_url.clone());
+        let agent = AgentSource::find(&options, &given_url).await?;
         let clients = SiteClients::new(Arc::clone(&secrets), Arc::clone(&clock), Arc::clone(&ids));
         let ground = Ground {
             store: store.clone(),
@@ -210,12 +214,13 @@ impl Server {
         };
         let settings = Settings {
             name: options.name,
+            agent_url,
             certificate_life: options.certificate_life,
             agent_policy: options.agent_policy,
             http_limits: options.http_limits,
             pauses: Pauses { detector: options.detector_interval, ..Pauses::default() },
         };
-        let plane = Plane::start(ground, agent_url, agent, settings).await?;
+        let plane = Plane::start(ground, given_url, agent, settings).await?;
         let names = options.agent_names;
         let tls = server_tls(authority, names, clock.clone(), ids.clone(), keys.ticket_seed)?;
         let listener = AgentListener::start(agent_socket, Arc::clone(&plane.agents), tls, options.agent_limits)?;

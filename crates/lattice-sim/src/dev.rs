@@ -315,6 +315,7 @@ fn options(config: &DevConfig) -> Options {
         api_listen: config.api_listen,
         agent_listen: config.agent_listen,
         agent_url: None,
+        given_url: None,
         agent_binary: config.agent_binary.clone(),
         agent_names: vec!["127.0.0.1".to_owned(), "localhost".to_owned()],
         name: "dev".to_owned(),

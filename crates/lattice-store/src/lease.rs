@@ -31,6 +31,8 @@ pub struct Lease {
     pub epoch: LeaseEpoch,
     /// Until when, unless it is renewed; after that anybody may take it.
     pub until: Timestamp,
+    /// Where its holder is reached, if it said so.
+    pub address: Option<String>,
 }
 
 /// A lease of a loop, as far as this server remembers it: what only one server does at a time.
@@ -41,12 +43,22 @@ pub struct Held {
     held: Option<(LeaseEpoch, Timestamp)>,
     /// When it was asked for last, and not had.
     refused_at: Option<Timestamp>,
+    /// Where this server is reached, for those who ask another one.
+    address: Option<String>,
+    /// Where the server that has it is reached.
+    elsewhere: Option<String>,
 }
 
 impl Held {
     /// Not held yet; `holder` is this server's name, the same after a restart.
     pub const fn new(name: &'static str, holder: String) -> Self {
-        Self { name, holder, held: None, refused_at: None }
+        Self { name, holder, held: None, refused_at: None, address: None, elsewhere: None }
+    }
+
+    /// The same, telling other servers that this one is reached at `address`.
+    #[must_use]
+    pub fn reached_at(self, address: String) -> Self {
+        Self { address: Some(address), ..self }
     }
 
     /// Under which epoch this server has the lease at `now`, taken or renewed where that is due; none: another one has it.
@@ -58,7 +70,9 @@ impl Held {
     /// The database fails.
     pub async fn epoch(&mut self, store: &Store, now: Timestamp) -> Result<Option<LeaseEpoch>, StoreError> {
         if let Some((epoch, until)) = self.held {
-            if until.since(now) > LIFE / 2 {
+            let left = until.since(now);
+            // More than its whole life is left: the clock was set back, and others know another time.
+            if left > LIFE / 2 && left <= LIFE {
                 return Ok(Some(epoch));
             }
             if store.renew(self.name, epoch, now, LIFE).await? {
@@ -69,15 +83,25 @@ impl Held {
         if self.refused_at.is_some_and(|refused| now.since(refused) < ASKED_EACH) {
             return Ok(None);
         }
-        let epoch = store.acquire(self.name, &self.holder, now, LIFE).await?;
+        let epoch = store.acquire_at(self.name, (&self.holder, self.address.as_deref()), now, LIFE).await?;
         self.held = epoch.map(|epoch| (epoch, now + LIFE));
         self.refused_at = epoch.is_none().then_some(now);
+        self.elsewhere = match epoch {
+            None if self.address.is_some() => store.lease(self.name).await?.and_then(|lease| lease.address),
+            None | Some(_) => None,
+        };
         Ok(epoch)
     }
 
-    /// Whether this server took it, and it has not run out at `now` by what it remembers.
-    pub fn is_held(&self, now: Timestamp) -> bool {
-        self.held.is_some_and(|(_, until)| now < until)
+    /// Where the server that has the lease was reached when this one asked for it last; none: this one has it, or nobody
+    /// said so. Known to servers that said themselves where they are reached.
+    pub fn elsewhere(&self) -> Option<&str> {
+        self.elsewhere.as_deref()
+    }
+
+    /// When the lease ends by what this server remembers, unless it is renewed; none: it has none.
+    pub fn until(&self) -> Option<Timestamp> {
+        self.held.map(|(_, until)| until)
     }
 
     /// Gives it back at an orderly stop, so that another server need not wait for its end.
@@ -108,15 +132,27 @@ impl Store {
         now: Timestamp,
         ttl: Duration,
     ) -> Result<Option<LeaseEpoch>, StoreError> {
-        const ACQUIRE: &str = "INSERT INTO leases (name, holder, epoch, until) VALUES (?1, ?2, 1, ?3) \
+        self.acquire_at(name, (holder, None), now, ttl).await
+    }
+
+    /// The same, for a holder that says where it is reached.
+    async fn acquire_at(
+        &self,
+        name: &str,
+        (holder, address): (&str, Option<&str>),
+        now: Timestamp,
+        ttl: Duration,
+    ) -> Result<Option<LeaseEpoch>, StoreError> {
+        const ACQUIRE: &str = "INSERT INTO leases (name, holder, epoch, until, address) VALUES (?1, ?2, 1, ?3, ?5) \
             ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, epoch = leases.epoch + 1, \
-            until = excluded.until \
+            until = excluded.until, address = excluded.address \
             WHERE leases.holder IS NULL OR leases.holder = excluded.holder OR leases.until <= ?4 RETURNING epoch";
         let params = vec![
             Value::owned(name.to_owned()),
             Value::owned(holder.to_owned()),
             Value::time(now + ttl),
             Value::time(now),
+            address.map_or(Value::Null, |text| Value::owned(text.to_owned())),
         ];
         Ok(self.change_row(Query::new(ACQUIRE, params), read_epoch).await?.pop())
     }
@@ -154,9 +190,11 @@ impl Store {
     /// # Errors
     /// The database fails.
     pub async fn lease(&self, name: &str) -> Result<Option<Lease>, StoreError> {
-        const LEASE: &str = "SELECT name, holder, epoch, until FROM leases WHERE name = ?1 AND holder IS NOT NULL";
+        const LEASE: &str =
+            "SELECT name, holder, epoch, until, address FROM leases WHERE name = ?1 AND holder IS NOT NULL";
         let rows = self.fetch(Query::new(LEASE, vec![Value::owned(name.to_owned())]), |r| {
-            Ok(Lease { name: r.text()?, holder: r.text()?, epoch: read_epoch(r)?, until: r.time()? })
+            let (name, holder, epoch, until) = (r.text()?, r.text()?, read_epoch(r)?, r.time()?);
+            Ok(Lease { name, holder, epoch, until, address: r.opt_text()? })
         });
         Ok(rows.await?.pop())
     }

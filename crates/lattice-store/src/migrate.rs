@@ -26,6 +26,7 @@ pub(crate) const SQLITE: &[Migration] = &[
     Migration { version: 11, sql: include_str!("../migrations/sqlite/0011_silences.sql") },
     Migration { version: 12, sql: include_str!("../migrations/sqlite/0012_automatic_jobs.sql") },
     Migration { version: 13, sql: include_str!("../migrations/sqlite/0013_components.sql") },
+    Migration { version: 14, sql: include_str!("../migrations/sqlite/0014_lease_addresses.sql") },
 ];
 
 /// Steps of the PostgreSQL schema; the same versions mean the same tables.
@@ -43,6 +44,7 @@ pub(crate) const POSTGRES: &[Migration] = &[
     Migration { version: 11, sql: include_str!("../migrations/postgres/0011_silences.sql") },
     Migration { version: 12, sql: include_str!("../migrations/postgres/0012_automatic_jobs.sql") },
     Migration { version: 13, sql: include_str!("../migrations/postgres/0013_components.sql") },
+    Migration { version: 14, sql: include_str!("../migrations/postgres/0014_lease_addresses.sql") },
 ];
 
 /// Steps that a schema at `have` still needs.

@@ -378,6 +378,11 @@ on_each_backend! {
         let outcomes = store.commit(vec![guarded(first, "test.one"), guarded(second, "test.two")]).await.unwrap();
         assert!(matches!(outcomes[..], [Outcome::Fenced, Outcome::Applied { .. }]), "{outcomes:?}");
         assert_eq!(one.epoch(&store, at(55)).await.unwrap(), None, "it learns it when it renews");
+        let mut back = Held::new("back", "s1".to_owned());
+        let first = back.epoch(&store, at(1_000)).await.unwrap().unwrap();
+        store.acquire("back", "s2", at(1_040), Duration::from_secs(30)).await.unwrap().unwrap();
+        assert_eq!(back.epoch(&store, at(1_010)).await.unwrap(), Some(first), "it was renewed not long ago");
+        assert_eq!(back.epoch(&store, at(500)).await.unwrap(), None, "its clock was set back: it asks");
         two.release(&store).await;
         assert_eq!(store.lease("loop").await.unwrap(), None);
         assert!(one.epoch(&store, at(60)).await.unwrap() > Some(second));

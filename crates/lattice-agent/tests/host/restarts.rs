@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use lattice_agent::{AgentState, AllocationState, Item};
 use lattice_core::agent::task::{AllocationStart, Mount, Running};
+use lattice_core::ids::OwnershipEpoch;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -142,6 +143,30 @@ async fn an_agent_that_died_between_the_start_and_its_record_finds_the_process()
     let workloads = place.recover().await;
     assert_eq!(workloads.probe_start(&start(2, 1, "")).await, None);
     assert!(workloads.running().is_empty());
+}
+
+#[tokio::test]
+async fn an_agent_that_died_while_it_ended_what_it_lost_says_that_it_still_runs_and_ends_it() {
+    let test = "an_agent_that_died_while_it_ended_what_it_lost_says_that_it_still_runs_and_ends_it";
+    let Some(place) = Place::new(test) else { return };
+    let workloads = place.recover().await;
+    let (pid, _) = born(&workloads.start(&start(1, 1, "exec sleep 1000")).await.unwrap());
+    drop(workloads);
+    // It wrote down the ownership that it was told of, and no more.
+    let mut state = place.state().await;
+    state.ownership_epoch = OwnershipEpoch(2);
+    state.save(&place.storage()).await.unwrap();
+    let workloads = place.recover().await;
+    assert_eq!((workloads.running(), workloads.ownership_epoch()), (vec![running(1, 1)], OwnershipEpoch(2)));
+    assert!(is_alive(pid), "it is the server that says what the node owns");
+    assert!(workloads.start(&start(2, 1, "exec sleep 1000")).await.is_err(), "it begins nothing that was asked before");
+    workloads.disown(&[running(1, 1)]).await.unwrap();
+    assert!(!is_alive(pid) && workloads.running().is_empty());
+    // One that it was not told to end, of an ownership that it knows to be over.
+    let (pid, _) = born(&workloads.start(&start(3, 2, "exec sleep 1000")).await.unwrap());
+    workloads.fence(OwnershipEpoch(3)).await.unwrap();
+    assert!(!is_alive(pid) && place.scopes().is_empty());
+    assert_eq!(place.state().await.ownership_epoch, OwnershipEpoch(3));
 }
 
 /// The host mounts `/scratch`, a workload mounts `/scratch/a` over it: the host's stays, the workload's does not.

@@ -83,7 +83,7 @@ const ROWS: &[Row] = &[
         "node NODE_VERB NODE",
         "POST",
         "nodes/NODE/NODE_VERB",
-        Options::Body(&["reason", "urgent", "image", "disposal"]),
+        Options::Body(&["reason", "urgent", "image", "disposal", "deadline:deadline_ms", "no_deadline"]),
     ),
     row("admin node wipe NODE", "POST", "nodes/NODE/wipe", Options::Body(&["reason", "force"])),
     read("hold list", "holds"),
@@ -229,10 +229,17 @@ fn fields(options: &[&str], names: &[&str]) -> Option<Map<String, Value>> {
         let name = name.replace('-', "_");
         let mut known = names.iter().map(|name| name.split_once(':').unwrap_or((name, name)));
         let (_, field) = known.find(|(option, _)| *option == name)?;
+        let value = if field.ends_with("_ms") { milliseconds(value) } else { value };
         fields.insert(field.to_owned(), value);
         rest = after;
     }
     Some(fields)
+}
+
+/// `30m` in milliseconds; what is no span, as a blank, stays as it is.
+fn milliseconds(value: Value) -> Value {
+    let ms = value.as_str().and_then(crate::span::parse).and_then(|span| u64::try_from(span.as_millis()).ok());
+    ms.map_or(value, Value::from)
 }
 
 fn plain(value: &Value) -> String {

@@ -194,7 +194,12 @@ pub fn registered(
         Health::Failed(_) | Health::NotReported => {}
     }
     let gpus = u32::try_from(registration.facts.gpus.len()).unwrap_or(u32::MAX);
-    let issue = minor_issue(registration.minor_issue, (gpus, registration.ecc_uncorrected), Some(sku));
+    // What heartbeats cannot see goes on until a registration passes.
+    let failed = || match &health {
+        Health::Failed(reasons) => Some(format!("{CHECK_FAILED}{}", reasons.join("; "))),
+        Health::Passed | Health::NotReported => None,
+    };
+    let issue = minor_issue(registration.minor_issue, (gpus, registration.ecc_uncorrected), Some(sku)).or_else(failed);
     if issue.is_some() || health == Health::Passed {
         judge_issue(&mut chain, issue.as_deref(), &facts);
     }
@@ -236,6 +241,9 @@ pub struct Heartbeat<'a> {
     pub fingerprint: Option<&'a str>,
 }
 
+/// Begins the minor issue of a node whose agent registered, and whose health check failed.
+const CHECK_FAILED: &str = "health check failed: ";
+
 /// A heartbeat said something new: the node is heard again, its GPUs, its minor issue or its fingerprint changed.
 ///
 /// A count of GPUs other than the SKU's degrades a ready node, and lets it recover when it is right again: the node
@@ -255,8 +263,10 @@ pub fn heard(request: &Request, node: &Node, beat: &Heartbeat) -> Chained {
         };
         chain.push(change, Vec::new());
     }
-    let issue = minor_issue(beat.minor_issue, (beat.gpu_count, beat.ecc_uncorrected), beat.sku);
-    judge_issue(&mut chain, issue.as_deref(), &facts);
+    if !chain.node.minor_issue.as_ref().is_some_and(|issue| issue.starts_with(CHECK_FAILED)) {
+        let issue = minor_issue(beat.minor_issue, (beat.gpu_count, beat.ecc_uncorrected), beat.sku);
+        judge_issue(&mut chain, issue.as_deref(), &facts);
+    }
     chain.done()
 }
 

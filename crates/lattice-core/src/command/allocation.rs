@@ -421,6 +421,20 @@ pub fn follow(request: &Request, node: &Node, moved: &Moved, placed: &[Allocatio
 /// not braked.
 pub fn let_go(request: &Request, node: &Node, placed: &[Allocation]) -> Option<Commit> {
     node.ownership.braked_until?;
+    Some(loses(request, node, placed, ("brake_released", said(request, "what it ran counts as lost"))))
+}
+
+/// Whether what is placed on the node ended with its last boot: its host booted anew, and nobody had said that it was lost.
+pub fn is_lost_by_boot(node: &Node, boot_id: &str) -> bool {
+    node.ownership.allocations > 0 && node.boot_id.as_deref().is_some_and(|known| known != boot_id)
+}
+
+/// What ran before the host booted anew is judged as if the node had been lost ([`is_lost_by_boot`]).
+pub fn lost_by_boot(request: &Request, node: &Node, placed: &[Allocation]) -> Commit {
+    loses(request, node, placed, ("host_rebooted", "the host booted anew: what it ran counts as lost".to_owned()))
+}
+
+fn loses(request: &Request, node: &Node, placed: &[Allocation], (cause, detail): (&str, String)) -> Commit {
     let mut changes = lost(request, node, node.effective_class(), placed);
     let mut after = node.successor(request.now);
     after.set_ownership(node.ownership.lost(), &request.actor, request.now);
@@ -428,10 +442,10 @@ pub fn let_go(request: &Request, node: &Node, placed: &[Allocation]) -> Option<C
         after,
         before: Some(node.state),
         action: NodeAction::Updated,
-        cause: "brake_released".to_owned(),
-        detail: said(request, "what it ran counts as lost"),
+        cause: cause.to_owned(),
+        detail,
     })));
-    Some(request.commit(Vec::new(), changes))
+    request.commit(Vec::new(), changes)
 }
 
 /// The change of an allocation that leaves its node, with that node's change.

@@ -201,6 +201,11 @@ pub const ARTICLES: &[Article] = &[
         "`lattice node task ID` shows what its agent said. A new request gets a new task.",
     ),
     article(
+        Code::StandsBy,
+        "The server stands by: of several servers on one database another one hears the agents, and is named as far as it is known.",
+        "Nothing: agents go there by themselves. If none hears them, ask each server's `/readyz` for `hears_agents` and look at its log.",
+    ),
+    article(
         Code::NoEvidence,
         "An agent reported a wipe as done, and its evidence does not cover each device, or does not say by which tool and with which result. The report was refused: nothing counts as wiped.",
         "`lattice node task ID` shows what is missing. Repeat the wipe; if a tool is missing on the host, install it first.",

@@ -331,7 +331,7 @@ impl<'a> Story<'a> {
             return self.repair();
         }
         let heard = self.context.last_heard.unwrap_or(node.availability_since);
-        let left = detector::watch(node, self.times(), heard)
+        let left = detector::watch(node, self.times(), heard, self.now)
             .silence
             .map(|tolerated| (heard + tolerated).since(self.now))
             .unwrap_or_default();

@@ -30,6 +30,13 @@ pub fn silent_since(node: &Node, grace: Duration) -> Option<Timestamp> {
     }
 }
 
+/// When the silence of a node began that is found at `now` to have lasted too long. One that drains, or has an issue, tells
+/// nothing of its silence before.
+pub fn silence_began(node: &Node, grace: Duration, now: Timestamp) -> Timestamp {
+    let grace_ms = i64::try_from(grace.as_millis()).unwrap_or(i64::MAX);
+    silent_since(node, grace).unwrap_or_else(|| Timestamp::from_millis(now.as_millis().saturating_sub(grace_ms)))
+}
+
 /// Whether a node counts among those of its site whose silence would be noticed.
 pub fn is_member(node: &Node) -> bool {
     match node.state.availability {

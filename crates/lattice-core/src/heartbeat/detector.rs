@@ -8,11 +8,11 @@ use crate::node::class::SilenceTimes;
 use crate::node::{Availability, Node, Status};
 use crate::time::Timestamp;
 
-/// What the registry should report about a node in this state, heard last at `last_heard`.
+/// What the registry should report about a node in this state at `now`, heard last at `last_heard`.
 ///
 /// A ready node is reported after its window. A degraded one after the grace, counted from the degradation, and as
 /// soon as it is heard again. A draining or drained one after both. Others are not judged by their silence.
-pub fn watch(node: &Node, times: SilenceTimes, last_heard: Timestamp) -> Watch {
+pub fn watch(node: &Node, times: SilenceTimes, last_heard: Timestamp, now: Timestamp) -> Watch {
     let tolerated = match node.state.status {
         Status::BootstrapIssued | Status::Deleted => None,
         Status::Enrolling
@@ -23,7 +23,7 @@ pub fn watch(node: &Node, times: SilenceTimes, last_heard: Timestamp) -> Watch {
         | Status::Retired
         | Status::Removing => match node.state.availability {
             Availability::Ready => Some(times.window()),
-            Availability::Degraded => Some(silence_before_down(node, times, last_heard)),
+            Availability::Degraded => Some(silence_before_down(node, times, last_heard, now)),
             Availability::Draining | Availability::Drained => Some(times.window() + times.grace()),
             Availability::Unknown | Availability::Booting | Availability::Down | Availability::Failed => None,
         },
@@ -32,8 +32,12 @@ pub fn watch(node: &Node, times: SilenceTimes, last_heard: Timestamp) -> Watch {
 }
 
 /// Silence after which a degraded node is down: up to its degradation, but at least the window, then the grace.
-fn silence_before_down(node: &Node, times: SilenceTimes, last_heard: Timestamp) -> Duration {
-    node.availability_since.since(last_heard).max(times.window()) + times.grace()
+///
+/// Degraded in the future: the clock was set back since, or the server that saw it has another one. That time says nothing.
+fn silence_before_down(node: &Node, times: SilenceTimes, last_heard: Timestamp, now: Timestamp) -> Duration {
+    let degraded_after =
+        if node.availability_since > now { Duration::ZERO } else { node.availability_since.since(last_heard) };
+    degraded_after.max(times.window()) + times.grace()
 }
 
 /// What the silence of a node, heard last at `last_heard`, means at `now`; none when it is still tolerated.
@@ -45,7 +49,7 @@ pub fn silence_verdict(
     last_heard: Timestamp,
     now: Timestamp,
 ) -> Option<AvailabilityEvent> {
-    let tolerated = watch(node, times, last_heard).silence?;
+    let tolerated = watch(node, times, last_heard, now).silence?;
     if now.since(last_heard) < tolerated {
         return None;
     }

@@ -31,6 +31,8 @@ pub struct Registry {
     since: AtomicI64,
     /// Another server hears the agents.
     stands_by: AtomicBool,
+    /// Where that one is reached.
+    elsewhere: Mutex<Option<String>>,
 }
 
 #[derive(Default)]
@@ -313,6 +315,19 @@ impl Registry {
         self.stands_by.store(stands_by, Ordering::Relaxed);
     }
 
+    /// Says where the server that hears the agents is reached, as far as it is known.
+    pub fn heard_at(&self, address: Option<String>) {
+        *self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner) = address;
+    }
+
+    /// Where agents are heard while this server stands by; none: here, or nobody said where.
+    pub fn elsewhere(&self) -> Option<String> {
+        if !self.stands_by() {
+            return None;
+        }
+        self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Whether another server hears the agents: what is known here of any of them is old, and no agent is taken in.
     pub fn stands_by(&self) -> bool {
         self.stands_by.load(Ordering::Relaxed)
@@ -359,14 +374,15 @@ impl Registry {
         self.handle(node).map(|handle| handle.slot().vitals)
     }
 
-    /// What `node` said last in the session that is open; `None` without one: what it said before may be old.
+    /// What `node` said last in the session that is open; `None` without one, or while another server hears it: what it said
+    /// before may be old.
     pub fn vitals_now(&self, node: NodeId) -> Option<Vitals> {
-        self.handle(node).filter(|one| one.slot().session != NO_SESSION).map(|one| one.slot().vitals)
+        self.heard_here(node).filter(|one| one.slot().session != NO_SESSION).map(|one| one.slot().vitals)
     }
 
-    /// What `node` said last here, and when; `None` while it was not heard here.
+    /// What `node` said last here, and when; `None` while it was not heard here, or another server hears it.
     pub fn said(&self, node: NodeId) -> Option<Said> {
-        let handle = self.handle(node)?;
+        let handle = self.heard_here(node)?;
         let slot = handle.slot();
         let (at, in_session) = (handle.last_heard(), slot.session != NO_SESSION);
         slot.was_heard.then_some(Said { at, vitals: slot.vitals, in_session })
@@ -395,6 +411,10 @@ impl Registry {
             + directory.nodes.capacity() * size_of::<NodeId>()
             + directory.index.bytes()
             + directory.vacant.capacity() * size_of::<u32>()
+    }
+
+    fn heard_here(&self, node: NodeId) -> Option<Handle> {
+        if self.stands_by() { None } else { self.handle(node) }
     }
 
     fn with_slot(&self, node: NodeId, change: impl FnOnce(&mut Slot)) -> bool {

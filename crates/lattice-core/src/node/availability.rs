@@ -98,8 +98,10 @@ pub enum AvailabilityGuard {
     Enrolling,
     /// It is down because it was silent.
     DownSilent,
-    /// As `DownSilent`, with a drain intent.
+    /// As `DownSilent`, with a drain intent, and nothing placed on it.
     DownSilentDrainIntent,
+    /// As `DownSilent`, with a drain intent, and a brake kept what is placed on it.
+    DownSilentDrainIntentBusy,
     /// Disabled, its agent registered since it lost its work, and the health check passed.
     DisabledHealthy,
     /// As `DisabledHealthy`, with a drain intent.
@@ -108,6 +110,8 @@ pub enum AvailabilityGuard {
     NewBoot,
     /// Nothing runs on it.
     NoAllocations,
+    /// It was heard of, and no brake keeps what is placed on it.
+    NothingKept,
 }
 
 /// What a transition asks of others, or sets in the row.
@@ -228,14 +232,9 @@ pub const AVAILABILITY_EDGES: &[AvailabilityEdge] = &[
     edge(&[Down], E::Enable, G::DisabledHealthyDrainIntent, Drained, &[F::ClearDisabled]),
     edge(&[Down], E::Enable, G::DisabledHealthy, Ready, &[F::ClearDisabled]),
     edge(&[Down], E::HealthPassed, G::DownSilentDrainIntent, Drained, &[]),
+    edge(&[Down], E::HealthPassed, G::DownSilentDrainIntentBusy, Draining, &[]),
     edge(&[Down], E::HealthPassed, G::DownSilent, Ready, &[]),
-    edge(
-        &[Unknown, Drained, Down, Failed],
-        E::Reboot,
-        G::PastBootstrap,
-        Booting,
-        &[F::ProviderBoots, F::StartDeadline],
-    ),
+    edge(&[Unknown, Drained, Down, Failed], E::Reboot, G::NothingKept, Booting, &[F::ProviderBoots, F::StartDeadline]),
     edge(&[Failed], E::AgentRegistered, G::NewBoot, Booting, &[F::StartDeadline]),
     edge(&[Failed], E::Reset, G::None, Unknown, &[]),
 ];

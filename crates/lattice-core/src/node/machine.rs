@@ -369,7 +369,7 @@ impl Draft {
     fn couple_to_availability(&mut self, node: &Node, to: Availability) {
         let lost = matches!(to, Availability::Down | Availability::Failed);
         let recovered = to == Availability::Ready
-            || (to == Availability::Drained
+            || (matches!(to, Availability::Drained | Availability::Draining)
                 && matches!(node.state.availability, Availability::Down | Availability::Booting));
         match self.after.state.status {
             Status::Active if lost => self.enter_status(Status::Offline),
@@ -489,9 +489,13 @@ fn status_need(node: &Node, guard: StatusGuard, to: Status, facts: &Facts) -> Op
         StatusGuard::DrainedAndHealthy => {
             unless(node.state.availability == Drained, "that it is drained").or_else(|| health_need(&facts.health))
         }
-        StatusGuard::Emptied => unless(node.state.availability != Draining, "that nothing is draining any more"),
+        StatusGuard::Emptied => {
+            let is_empty = node.state.availability != Draining && node.ownership.braked_until.is_none();
+            unless(is_empty, "that nothing is draining any more, and no brake keeps what runs on it")
+        }
         StatusGuard::NothingRuns => unless(
-            matches!(node.state.availability, Unknown | Booting | Drained | Down | Failed),
+            matches!(node.state.availability, Unknown | Booting | Drained | Down | Failed)
+                && node.ownership.braked_until.is_none(),
             "that nothing runs on it: drain it first",
         ),
         StatusGuard::ProvenGone => {
@@ -509,6 +513,8 @@ fn availability_need(node: &Node, guard: AvailabilityGuard, facts: &Facts) -> Op
     let drained = recovers_drained(node);
     let silent = node.down_cause == Some(DownCause::HeartbeatLost);
     let disabled = node.down_cause == Some(DownCause::Disabled);
+    let back = if node.state.status == Status::Offline { Status::Active } else { node.state.status };
+    let kept = node.ownership.allocations > 0 && NodeState::new(back, Availability::Draining).is_allowed();
     match guard {
         AvailabilityGuard::None => None,
         AvailabilityGuard::NoDrainIntent => unless(!drained, "no drain intent"),
@@ -527,11 +533,19 @@ fn availability_need(node: &Node, guard: AvailabilityGuard, facts: &Facts) -> Op
         AvailabilityGuard::MayUndrain => unless(known && !leaving, "a node that is not being retired or removed")
             .or_else(|| health_need(&facts.health)),
         AvailabilityGuard::PastBootstrap => unless(known, "a node that was heard of"),
+        AvailabilityGuard::NothingKept => unless(known, "a node that was heard of").or_else(|| {
+            let braked = node.ownership.braked_until.is_some();
+            unless(!braked, "that no brake holds back the loss of what runs on it: let go of its site's brake first")
+        }),
         AvailabilityGuard::Enrolling => {
             unless(node.state.status == Status::Enrolling, "a node that is being onboarded")
         }
         AvailabilityGuard::DownSilent => unless(silent && !drained, "that it was down for its silence"),
-        AvailabilityGuard::DownSilentDrainIntent => unless(silent && drained, "that it was down for its silence"),
+        AvailabilityGuard::DownSilentDrainIntent => unless(silent && drained, "that it was down for its silence")
+            .or_else(|| unless(!kept, "that nothing runs on it")),
+        AvailabilityGuard::DownSilentDrainIntentBusy => {
+            unless(silent && drained && kept, "that it was down for its silence, and a brake kept what runs on it")
+        }
         AvailabilityGuard::DisabledHealthy => {
             unless(disabled && !drained, "that it is disabled").or_else(|| return_need(node, &facts.health))
         }

@@ -1,4 +1,4 @@
-//! How often one connection may send heartbeats: a host that goes wild costs little, and holds up nobody.
+//! How often one connection may send something: a host that goes wild costs little, and holds up nobody.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -6,21 +6,33 @@ use lattice_core::time::Timestamp;
 
 /// Heartbeats that one connection may send in a second for long; an agent that works through tasks sends a few.
 pub(super) const HEARTBEATS_PER_SECOND: i64 = 100;
-const EACH_MS: i64 = 1_000 / HEARTBEATS_PER_SECOND;
-/// How far it may be ahead: twice as many at once.
-const AHEAD_MS: i64 = 2_000;
 
-/// What is left of it: the time, in milliseconds, up to which it was used.
-#[derive(Default)]
-pub(super) struct Allowance(AtomicI64);
+/// What is left of it.
+pub(super) struct Allowance {
+    /// The time, in milliseconds, up to which it was used.
+    used: AtomicI64,
+    each_ms: i64,
+    /// How far it may be ahead: what may come at once.
+    ahead_ms: i64,
+}
 
 impl Allowance {
+    /// Of heartbeats: two seconds' worth of them at once.
+    pub(super) const fn of_heartbeats() -> Self {
+        Self { used: AtomicI64::new(0), each_ms: 1_000 / HEARTBEATS_PER_SECOND, ahead_ms: 2_000 }
+    }
+
+    /// Of what changes a row - registrations, another health, another fingerprint: one in a second, twenty at once.
+    pub(super) const fn of_news() -> Self {
+        Self { used: AtomicI64::new(0), each_ms: 1_000, ahead_ms: 20_000 }
+    }
+
     /// Takes one at `now`; false when none is left. A clock that was set back begins anew.
     pub(super) fn take(&self, now: Timestamp) -> bool {
-        let now = now.as_millis();
-        let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-            let used = if used > now + AHEAD_MS + EACH_MS { now } else { used.max(now) };
-            (used + EACH_MS <= now + AHEAD_MS).then_some(used + EACH_MS)
+        let (now, each, ahead) = (now.as_millis(), self.each_ms, self.ahead_ms);
+        let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            let used = if used > now + ahead + each { now } else { used.max(now) };
+            (used + each <= now + ahead).then_some(used + each)
         });
         taken.is_ok()
     }
@@ -36,10 +48,16 @@ mod tests {
 
     #[test]
     fn a_burst_is_taken_then_the_rate_and_a_clock_set_back_locks_nobody_out() {
-        let allowance = Allowance::default();
+        let allowance = Allowance::of_heartbeats();
         assert_eq!(taken(&allowance, 1_000_000, 1_000), 200);
         assert_eq!(taken(&allowance, 1_000_500, 1_000), 50);
         assert_eq!(taken(&allowance, 1_100_000, 1_000), 200, "what was not used is not saved up");
         assert_eq!(taken(&allowance, 500_000, 1_000), 200);
+    }
+    #[test]
+    fn news_come_in_a_burst_then_once_a_second() {
+        let allowance = Allowance::of_news();
+        assert_eq!(taken(&allowance, 1_000_000, 100), 20);
+        assert_eq!(taken(&allowance, 1_003_000, 100), 3);
     }
 }

@@ -17,7 +17,7 @@ pub(super) enum Refusal {
     #[error("nothing is at this path")]
     NotFound,
     #[error("this server stands by: another one of the same database hears the agents")]
-    StandsBy,
+    StandsBy { elsewhere: Option<String> },
     #[error("this server has no agent binary to give")]
     NoAgentBinary,
     #[error("{method} is not supported here")]
@@ -44,6 +44,8 @@ pub(super) enum Refusal {
     Registry { node: NodeId, refused: Refused },
     #[error("node {node} sends more than {HEARTBEATS_PER_SECOND} heartbeats a second over one connection")]
     TooOften { node: NodeId },
+    #[error("node {node} registers, or says something new, more than once a second over one connection")]
+    TooMuchNews { node: NodeId },
     #[error(transparent)]
     Pki(#[from] PkiError),
     #[error("refused by the server's decision: {}", .0.detail)]
@@ -59,7 +61,7 @@ impl Refusal {
     pub(super) fn kind(&self) -> (StatusCode, Code) {
         match self {
             Self::NotFound | Self::NoAgentBinary => (StatusCode::NOT_FOUND, Code::NotFound),
-            Self::StandsBy => (StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable),
+            Self::StandsBy { .. } => (StatusCode::SERVICE_UNAVAILABLE, Code::StandsBy),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, Code::Unsupported),
             Self::MediaType => (StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::Unsupported),
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, Code::TooLarge),
@@ -76,7 +78,7 @@ impl Refusal {
                 Refused::SessionUnknown => (StatusCode::CONFLICT, Code::SessionUnknown),
                 Refused::Replayed { .. } => (StatusCode::CONFLICT, Code::HeartbeatReplayed),
             },
-            Self::TooOften { .. } => (StatusCode::TOO_MANY_REQUESTS, Code::RateLimited),
+            Self::TooOften { .. } | Self::TooMuchNews { .. } => (StatusCode::TOO_MANY_REQUESTS, Code::RateLimited),
             Self::Pki(PkiError::Request(_)) => (StatusCode::UNPROCESSABLE_ENTITY, Code::CertificateRequest),
             Self::Pki(PkiError::Material(_) | PkiError::Name(_) | PkiError::Library(_)) => {
                 (StatusCode::INTERNAL_SERVER_ERROR, Code::Internal)
@@ -91,6 +93,7 @@ impl Refusal {
         let problem = Problem::new(status, code, self.to_string());
         match self {
             Self::Decided(problem) => *problem,
+            Self::StandsBy { elsewhere } => Problem { holder: elsewhere, ..problem },
             Self::Registry { refused: Refused::SessionUnknown, .. } => {
                 problem.next(NextAction::Fix { what: "register again, then go on with sequence 1".into() })
             }
@@ -100,6 +103,10 @@ impl Refusal {
             )),
             Self::Deleted { .. } => problem.next(NextAction::Fix {
                 what: "stop the agent on this host: systemctl disable --now lattice-agent".into(),
+            }),
+            Self::TooMuchNews { .. } => problem.next(NextAction::Fix {
+                what: "wait a second; if it goes on, look at what changes on this host: lattice node timeline shows it"
+                    .into(),
             }),
             Self::TooOften { .. } => problem.next(NextAction::Fix {
                 what: "wait a second, then send them at the interval that the last answer named".into(),
@@ -113,7 +120,6 @@ impl Refusal {
             )),
             Self::Registry { refused: Refused::Replayed { .. } | Refused::NodeUnknown, .. }
             | Self::NotFound
-            | Self::StandsBy
             | Self::Method { .. }
             | Self::MediaType
             | Self::TooLarge

@@ -32,6 +32,19 @@ pub(super) enum Route {
 }
 
 impl Route {
+    /// Whether the server that hears the agents must answer it. What a machine that boots takes, any server has.
+    pub(super) const fn is_of_agents(&self) -> bool {
+        match self {
+            Self::Claim(_) | Self::AgentBinary => false,
+            Self::Enroll
+            | Self::Renew(_)
+            | Self::Register(_)
+            | Self::Heartbeat(..)
+            | Self::WaitForTasks(..)
+            | Self::ReportTask(..) => true,
+        }
+    }
+
     /// From method, path and query.
     pub(super) fn parse<B>(request: &Request<B>) -> Result<Self, Refusal> {
         let path = request.uri().path();

@@ -73,6 +73,8 @@ pub struct Connection {
     /// The session that was opened over it last.
     opened: Mutex<Option<SessionId>>,
     heartbeats: Allowance,
+    /// Of what changes rows.
+    news: Allowance,
 }
 
 /// A request whose sender is the node in its path.
@@ -80,6 +82,7 @@ struct Caller<'a> {
     node: NodeId,
     handle: &'a Handle,
     opened: &'a Mutex<Option<SessionId>>,
+    news: &'a Allowance,
     peer: SocketAddr,
     at: Timestamp,
 }
@@ -93,7 +96,8 @@ impl Connection {
             handle: OnceLock::new(),
             bell: OnceLock::new(),
             opened: Mutex::default(),
-            heartbeats: Allowance::default(),
+            heartbeats: Allowance::of_heartbeats(),
+            news: Allowance::of_news(),
         }
     }
 
@@ -145,8 +149,8 @@ impl AgentService {
         at: Timestamp,
     ) -> Result<Response<Full<Bytes>>, Refusal> {
         let route = Route::parse(&request)?;
-        if self.parts.registry.stands_by() {
-            return Err(Refusal::StandsBy);
+        if route.is_of_agents() && self.parts.registry.stands_by() {
+            return Err(Refusal::StandsBy { elsewhere: self.parts.registry.elsewhere() });
         }
         // Only heartbeats stay for long: the other futures are boxed so that a parked connection does not carry them.
         match route {
@@ -158,6 +162,9 @@ impl AgentService {
             }
             Route::Register(node) => {
                 let caller = self.identify(connection, node, at).await?;
+                if !connection.news.take(at) {
+                    return Err(Refusal::TooMuchNews { node });
+                }
                 Box::pin(self.register(caller, request)).await
             }
             Route::Heartbeat(node, wait) => {
@@ -189,7 +196,10 @@ impl AgentService {
     ) -> Result<Caller<'a>, Refusal> {
         let identity = connection.identity?.ok_or(Refusal::NoCertificate)?;
         match self.admit(connection, identity, path, at) {
-            Ok(handle) => Ok(Caller { node: path, handle, opened: &connection.opened, peer: connection.peer, at }),
+            Ok(handle) => {
+                let Connection { opened, news, peer, .. } = connection;
+                Ok(Caller { node: path, handle, opened, news, peer: *peer, at })
+            }
             Err(refusal) => {
                 let is_unknown = matches!(refusal, Refusal::Registry { refused: Refused::NodeUnknown, .. });
                 let refusal = match is_unknown && Box::pin(self.parts.events.was_deleted(path)).await {
@@ -341,12 +351,18 @@ impl AgentService {
         let vitals = vitals(&body.health, body.allocations as usize);
         let beat = Beat { session: body.session, sequence: body.sequence, vitals };
         let node = caller.node;
+        // What changed for a moment longer is told with the next heartbeat; a fingerprint is told once.
+        let is_printed = body.fingerprint.is_some();
+        if is_printed && !caller.news.take(caller.at) {
+            return Err(Refusal::TooMuchNews { node });
+        }
         let heard = caller.handle.beat(&beat, caller.at).map_err(|refused| Refusal::Registry { node, refused })?;
         if !body.ended.is_empty() {
             let ended = std::mem::take(&mut body.ended);
             Box::pin(self.parts.events.allocations_ended(node, ended, caller.at)).await?;
         }
-        if heard.health_changed || heard.returned || body.fingerprint.is_some() {
+        let is_told = is_printed || (heard.health_changed && caller.news.take(caller.at));
+        if is_told || (heard.returned && !heard.health_changed) {
             Box::pin(self.report(&caller, heard, body)).await?;
             caller.handle.settle();
         }
@@ -355,7 +371,7 @@ impl AgentService {
         let tasks = self.fetch(node, bell, wait).await;
         let answer = HeartbeatResponse {
             next_interval_ms: self.pace(Some(caller.handle)).interval_ms,
-            holder: None,
+            holder: self.parts.registry.elsewhere(),
             tasks,
             task_signing_keys: self.keys_for(bell),
         };

@@ -250,6 +250,34 @@ async fn two_agents_with_one_identity_are_told_of_and_an_agent_started_again_is_
 }
 
 #[tokio::test]
+async fn a_host_that_says_something_new_each_time_writes_a_row_a_second_at_most() {
+    let fixture = Fixture::start(Limits::default());
+    let node = fixture.node().await;
+    let (mut connection, session) = node.session().await;
+    let path = node.heartbeat_path();
+    let reports = || fixture.events.reports.lock().unwrap().len();
+    for sequence in 1..=100 {
+        let mut beat = heartbeat(session, sequence);
+        beat.health.ecc_uncorrected = sequence;
+        connection.post::<HeartbeatResponse>(&path, &beat).await.expect("it is heard all the same");
+    }
+    // The registration was the first of twenty.
+    assert_eq!(reports(), 19);
+    fixture.clock.advance(Duration::from_secs(1));
+    let mut beat = heartbeat(session, 101);
+    beat.health.ecc_uncorrected = 100;
+    connection.post::<HeartbeatResponse>(&path, &beat).await.unwrap();
+    assert_eq!(reports(), 20, "what changed before is told as soon as it may be");
+    let printed = HeartbeatRequest { fingerprint: Some("f2".to_owned()), ..heartbeat(session, 102) };
+    let refused = connection.post::<HeartbeatResponse>(&path, &printed).await.unwrap_err();
+    assert!(refused.is(Code::RateLimited), "a fingerprint is told once, so it is sent again: {refused:?}");
+    let refused = connection.post::<RegisterResponse>(&register_path(node.id), &register_request()).await.unwrap_err();
+    assert!(refused.is(Code::RateLimited) && !refused.next_actions.is_empty(), "{refused:?}");
+    fixture.clock.advance(Duration::from_secs(1));
+    connection.post::<RegisterResponse>(&register_path(node.id), &register_request()).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_host_that_floods_is_refused_and_changes_nothing() {
     let fixture = Fixture::start(Limits::default());
     let node = fixture.node().await;

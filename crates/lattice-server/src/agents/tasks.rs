@@ -8,12 +8,13 @@ use lattice_core::allocation::Allocation;
 use lattice_core::change::{Change, Commit, Outcome};
 use lattice_core::command::{Refused, Request, allocation, task};
 use lattice_core::explain::{Code, Explain};
-use lattice_core::ids::NodeId;
+use lattice_core::ids::{NodeId, OwnershipEpoch};
+use lattice_core::node::Node;
 use lattice_core::time::Timestamp;
 use tracing::info;
 
 use super::{Agents, TRIES, being_changed, unavailable};
-use crate::agent_api::Handed;
+use crate::agent_api::{Handed, Registration};
 use crate::error::status_of;
 
 /// Open tasks of a node that are looked at: one runs after the other there, and few are ever open.
@@ -124,6 +125,28 @@ impl Agents {
             placed.iter().any(|row| row.id == one.allocation && row.epoch == Some(one.ownership_epoch))
         };
         Ok(running.iter().filter(|one| !is_owned(one)).copied().collect())
+    }
+
+    /// What ran before the host booted anew is lost; then the ownership under which its agent registers next.
+    pub(super) async fn lost_by_boot(
+        &self,
+        node: &Node,
+        registration: &Registration,
+    ) -> Result<Option<OwnershipEpoch>, Problem> {
+        if !allocation::is_lost_by_boot(node, &registration.request.boot_id) {
+            return Ok(None);
+        }
+        let placed = self.store.placed_on(node.id).await.map_err(unavailable)?;
+        let request = self.request(node.id, registration.at);
+        let commit = allocation::lost_by_boot(&request, node, &placed);
+        match self.store.commit_one(commit).await.map_err(unavailable)? {
+            Outcome::Applied { .. } | Outcome::Duplicate { .. } => {}
+            Outcome::Conflict { .. } | Outcome::Missing { .. } | Outcome::Fenced => return Err(being_changed()),
+        }
+        info!(node_id = %node.id, "the host booted anew: what it ran counts as lost");
+        let after = self.node(node.id).await?;
+        self.fleet.sync(&after, registration.at);
+        Ok(Some(after.ownership.epoch))
     }
 
     /// Allocations ended by themselves: those that the node still owns are over.

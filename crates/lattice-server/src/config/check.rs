@@ -101,21 +101,29 @@ fn http(config: &Config, problems: &mut Vec<ConfigProblem>) {
     }
 }
 
+const NO_SERVER: &str = "is not an https address of a host, without a user and a path";
+
+/// Agents are told it, and whoever asks a server that stands by: it holds nothing but a host and a port.
+fn is_server(address: &str) -> bool {
+    let Ok(uri) = address.parse::<http::Uri>() else { return false };
+    let has_user = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
+    uri.scheme_str() == Some("https") && uri.host().is_some() && !has_user && matches!(uri.path(), "" | "/")
+}
+
 fn agents(config: &Config, problems: &mut Vec<ConfigProblem>) {
     let agents = &config.agents;
     if agents.listen.parse::<SocketAddr>().is_err() {
         problems.push(listen("agents.listen"));
     }
-    let address = agents.address.parse::<http::Uri>().ok();
-    if !address.is_some_and(|uri| uri.scheme_str() == Some("https") && uri.host().is_some()) {
-        problems.push(problem(
-            "agents.address",
-            "is not an https address",
-            "give what agents reach: https://lattice.dc1:7443",
-        ));
+    if !is_server(&agents.address) {
+        problems.push(problem("agents.address", NO_SERVER, "give what agents reach: https://lattice.dc1:7443"));
     }
     if !(1..=24 * 90).contains(&agents.certificate_hours) {
         problems.push(problem("agents.certificate_hours", "is not 1 to 2160 (90 days)", "24 is a day"));
+    }
+    let server = &config.bootstrap.server;
+    if !server.is_empty() && !is_server(server) {
+        problems.push(problem("bootstrap.server", NO_SERVER, "give what new hosts reach: https://lattice.dc1:7443"));
     }
     let digest = &config.bootstrap.agent_sha256;
     if !digest.is_empty() && (digest.len() != 64 || hex::decode(digest).is_err()) {

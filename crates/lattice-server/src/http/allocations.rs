@@ -22,7 +22,8 @@ use lattice_core::explanation;
 use lattice_core::ids::{AllocationId, NodeId};
 use lattice_core::node::NodeClass;
 use lattice_core::time::Timestamp;
-use lattice_store::{AllocationFilter, PageRequest, TaskFilter};
+use lattice_store::{AllocationFilter, PageRequest, StoreError, TaskFilter};
+use tracing::warn;
 
 use super::App;
 use super::extract::{Committed, Query, Write, page_request, parse_id, statuses_named};
@@ -74,7 +75,9 @@ pub async fn create(State(app): State<App>, write: Write<CreateAllocation>) -> A
             let (allocation, commit) = commands::request(&write.request(&*app.ids, &body.reason), new)?;
             match write.commit(&app, commit).await? {
                 Committed::Now => {
-                    tell_nowhere(&app, &allocation).await?;
+                    if let Err(error) = tell_nowhere(&app, &allocation).await {
+                        warn!(%error, allocation_id = %allocation.id, "the allocator says later whether a node fits");
+                    }
                     allocation.id
                 }
                 Committed::Earlier(earlier) => earlier_id(earlier.other.as_ref())?,
@@ -85,7 +88,7 @@ pub async fn create(State(app): State<App>, write: Write<CreateAllocation>) -> A
 }
 
 /// Says at once that no node can take it, where that is so; the allocator would say it a moment later.
-async fn tell_nowhere(app: &App, one: &Allocation) -> Answer<()> {
+async fn tell_nowhere(app: &App, one: &Allocation) -> Result<(), StoreError> {
     let Some(why) = lattice_controllers::nowhere(&app.store, &one.wanted, &app.store.skus().await?).await? else {
         return Ok(());
     };

@@ -2,6 +2,7 @@
 
 use askama::Template;
 use askama::filters::HtmlSafe;
+use lattice_api::allocation::{AllocationRow, AllocationStatus, AllocationVerb};
 use lattice_api::batch::BatchAction;
 use lattice_api::error::{ApiCall, NextStep, call_of};
 use lattice_api::job::JobAction;
@@ -254,18 +255,50 @@ pub fn node_button(verb: NodeVerb, hostname: &str, shell: &Shell) -> Button {
     }
 }
 
-/// Ends an allocation, for its user.
-pub fn release_button(allocation: impl std::fmt::Display, user: &str, shell: &Shell) -> Button {
+/// Drains a node, and stops what still runs after a time; of a drain that runs, it sets that time anew.
+pub fn drain_until_button(label: &str, hostname: &str, shell: &Shell) -> Button {
+    let command = format!("lattice node drain {hostname} --deadline <deadline>");
     Button {
-        label: "Release".to_owned(),
-        command: format!("lattice allocation release {allocation}"),
-        call: post(format!("/api/v1/admin/allocations/{allocation}/release")),
-        effect: format!("It is ended, for {user}: SIGTERM, and SIGKILL after 30 s."),
+        label: label.to_owned(),
+        call: call_of(&command).unwrap_or_else(|| post(format!("/api/v1/admin/nodes/{hostname}/drain"))),
+        command,
+        effect:
+            "it gets no new work; what still runs after that time is stopped, and queued again elsewhere unless its \
+            policy is never"
+                .to_owned(),
         manner: Manner::Asks,
+        blanks: vec!["deadline".to_owned()],
+        choices: ["30m", "2h", "8h"].map(str::to_owned).to_vec(),
+        allowed: shell.may_act(),
+    }
+}
+
+/// What an operator can ask of an allocation that stands there.
+pub fn allocation_button(row: &AllocationRow, shell: &Shell) -> Option<Button> {
+    let (verb, label, effect, manner) = match row.status {
+        AllocationStatus::Requested => {
+            (AllocationVerb::Release, "Release", format!("{} does not get a node.", row.user), Manner::Asks)
+        }
+        AllocationStatus::Provisioning | AllocationStatus::Active => {
+            let effect = format!("It is ended, for {}: SIGTERM, and SIGKILL after 30 s.", row.user);
+            (AllocationVerb::Release, "Release", effect, Manner::Asks)
+        }
+        AllocationStatus::Failed => {
+            let effect = format!("It waits for a node again, for {}.", row.user);
+            (AllocationVerb::Requeue, "Queue again", effect, Manner::Plain)
+        }
+        AllocationStatus::Releasing | AllocationStatus::Released => return None,
+    };
+    Some(Button {
+        label: label.to_owned(),
+        command: format!("lattice allocation {verb} {}", row.id),
+        call: post(format!("/api/v1/admin/allocations/{}/{verb}", row.id)),
+        effect,
+        manner,
         blanks: Vec::new(),
         choices: Vec::new(),
         allowed: shell.may_act(),
-    }
+    })
 }
 
 /// Lets go of a site's brake.

@@ -7,7 +7,7 @@ use strum::VariantArray;
 
 use super::action::{Button, Remedy, batch_button};
 use super::fleet::{Choice, choices};
-use super::shell::{Shell, query};
+use super::shell::{Shell, given, query};
 use super::words::took;
 
 /// The list.
@@ -34,7 +34,6 @@ pub struct BatchesFilter {
 impl BatchesFilter {
     /// The same question to the API.
     pub fn query(&self) -> BatchQuery {
-        let given = |text: &String| (!text.is_empty()).then(|| text.clone());
         BatchQuery { cursor: given(&self.cursor), status: given(&self.status), ..BatchQuery::default() }
     }
 }

@@ -13,7 +13,7 @@ use lattice_core::node::{Availability, Status};
 use strum::VariantArray;
 
 use super::action::{Button, Remedy};
-use super::shell::Shell;
+use super::shell::{Shell, given};
 use super::silences::{Silenced, silence_button};
 use super::words::{Tone, When, lasting, of_availability, of_severity, of_status};
 
@@ -158,7 +158,6 @@ impl Filter {
 
     /// The same question to the API. A word that is no state asks for nothing.
     pub fn query(&self) -> NodeQuery {
-        let given = |text: &String| (!text.is_empty()).then(|| text.clone());
         NodeQuery {
             cursor: given(&self.cursor),
             status: self.status.parse().ok(),

@@ -6,7 +6,7 @@ use lattice_core::job::{JobKind, JobStatus};
 use strum::VariantArray;
 
 use super::fleet::{Choice, choices};
-use super::shell::{Shell, query};
+use super::shell::{Shell, given, query};
 
 /// The page.
 #[derive(Template)]
@@ -35,7 +35,6 @@ pub struct JobsFilter {
 impl JobsFilter {
     /// The same question to the API.
     pub fn query(&self) -> JobQuery {
-        let given = |text: &String| (!text.is_empty()).then(|| text.clone());
         JobQuery {
             cursor: given(&self.cursor),
             status: given(&self.status),

@@ -7,12 +7,14 @@ use lattice_api::allocation::AllocationRow;
 use lattice_api::bmc::BmcView;
 use lattice_api::explanation::Reason;
 use lattice_api::hold::HoldView;
+use lattice_api::node::NodeVerb;
 use lattice_api::node::{NodeView, SaidHealth, TimelineEntry};
 use lattice_api::silence::SilenceView;
 use lattice_api::task::TaskRow;
+use lattice_core::job::JobKind;
 use lattice_core::node::Availability;
 
-use super::action::{Button, Remedy, clear_hold_button, node_button};
+use super::action::{Button, Remedy, clear_hold_button, drain_until_button, node_button};
 use super::job::{JobParts, JobSection};
 use super::shell::Shell;
 use super::silences::SilenceLine;
@@ -60,6 +62,19 @@ pub struct NodeParts {
     pub silences: Vec<SilenceView>,
 }
 
+/// What can be asked of it: the verbs of its states, and a deadline for a drain that begins or runs.
+fn buttons(node: &NodeView, job: Option<&JobParts>, shell: &Shell) -> Vec<Button> {
+    let hostname = &node.row.hostname;
+    let mut buttons: Vec<Button> = node.verbs.iter().map(|verb| node_button(*verb, hostname, shell)).collect();
+    let is_drained_by = |job: &JobParts| job.view.row.kind == JobKind::Drain && job.view.row.status.is_live();
+    if node.verbs.contains(&NodeVerb::Drain) {
+        buttons.push(drain_until_button("Drain with a deadline", hostname, shell));
+    } else if job.is_some_and(is_drained_by) {
+        buttons.push(drain_until_button("Set the drain’s deadline", hostname, shell));
+    }
+    buttons
+}
+
 struct HoldLine {
     view: HoldView,
     button: Option<Button>,
@@ -82,7 +97,7 @@ impl NodePage {
             holds: std::mem::take(&mut node.hold_details).into_iter().map(line).collect(),
             silences: silences.iter().map(|silence| SilenceLine::of(silence, &shell)).collect(),
             remedies: remedies.into_iter().map(|remedy| remedy.choices(&disks)).collect(),
-            buttons: node.verbs.iter().map(|verb| node_button(*verb, &hostname, &shell)).collect(),
+            buttons: buttons(&node, job.as_ref(), &shell),
             job: job.map(|parts| JobSection::of(parts, &shell)),
             work: WorkPanel::of(&shell, &hostname, drained, placed, more),
             tasks: TasksPanel::of(&hostname, tasks),

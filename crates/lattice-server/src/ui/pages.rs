@@ -20,6 +20,7 @@ use lattice_core::explain::Code;
 use lattice_core::ids::{EventSeq, JobId, NodeId};
 use lattice_core::job::StageName;
 
+use super::allocations::{AllocationsFilter, AllocationsPage};
 use super::audit::AuditPage;
 use super::batches::{BatchPage, BatchesFilter, BatchesPage};
 use super::fleet::{Filter, FleetPage, FleetParts, MAP_NODES, PROGRESS_JOBS};
@@ -83,6 +84,7 @@ impl Visit {
             at: now,
             seq,
             events: ALL_EVENTS.to_owned(),
+            stands_by: self.app.registry.stands_by(),
         })
     }
 
@@ -297,6 +299,19 @@ pub async fn jobs(visit: Visit, axum::extract::Query(filter): axum::extract::Que
         .await
 }
 
+/// Allocations.
+pub async fn allocations(
+    visit: Visit,
+    axum::extract::Query(filter): axum::extract::Query<AllocationsFilter>,
+) -> Response {
+    visit
+        .answer(Section::Allocations, "Allocations", |app, shell| async move {
+            let page = allocations::page(&app, filter.query()).await?;
+            Ok(AllocationsPage::of(shell, &filter, page.items, page.next))
+        })
+        .await
+}
+
 /// One job.
 pub async fn job(visit: Visit, Path(id): Path<String>) -> Response {
     visit
@@ -468,113 +483,36 @@ pub fn outside(app: &App, title: &str) -> Shell {
         at: app.clock.now(),
         seq: EventSeq(0),
         events: String::new(),
+        stands_by: false,
     }
 }
 
-impl Parts for FleetPage {
-    fn whole(&self) -> askama::Result<String> {
-        self.render()
-    }
-    fn main_part(&self) -> askama::Result<String> {
-        self.as_main().render()
-    }
+macro_rules! parts {
+    ($($page:ty),+) => {$(
+        impl Parts for $page {
+            fn whole(&self) -> askama::Result<String> {
+                self.render()
+            }
+
+            fn main_part(&self) -> askama::Result<String> {
+                self.as_main().render()
+            }
+        }
+    )+};
 }
 
-impl Parts for NodePage {
-    fn whole(&self) -> askama::Result<String> {
-        self.render()
-    }
-    fn main_part(&self) -> askama::Result<String> {
-        self.as_main().render()
-    }
-}
-
-impl Parts for JobPage {
-    fn whole(&self) -> askama::Result<String> {
-        self.render()
-    }
-    fn main_part(&self) -> askama::Result<String> {
-        self.as_main().render()
-    }
-}
-
-impl Parts for JobsPage {
-    fn whole(&self) -> askama::Result<String> {
-        self.render()
-    }
-    fn main_part(&self) -> askama::Result<String> {
-        self.as_main().render()
-    }
-}
-
-impl Parts for BatchesPage {
-    fn whole(&self) -> askama::Result<String> {
-        self.render()
-    }
-    fn main_part(&self) -> askama::Result<String> {
-        self.as_main().render()
-    }
-}
-
-impl Parts for BatchPage {
-    fn whole(&self) -> askama::Result<String> {
-        self.render()
-    }
-    fn main_part(&self) -> askama::Result<String> {
-        self.as_main().render()
-    }
-}
-
-impl Parts for SitePage {
-    fn whole(&self) -> askama::Result<String> {
-        self.render()
-    }
-    fn main_part(&self) -> askama::Result<String> {
-        self.as_main().render()
-    }
-}
-
-impl Parts for SitesPage {
-    fn whole(&self) -> askama::Result<String> {
-        self.render()
-    }
-    fn main_part(&self) -> askama::Result<String> {
-        self.as_main().render()
-    }
-}
-
-impl Parts for AuditPage {
-    fn whole(&self) -> askama::Result<String> {
-        self.render()
-    }
-    fn main_part(&self) -> askama::Result<String> {
-        self.as_main().render()
-    }
-}
-
-impl Parts for WebhooksPage {
-    fn whole(&self) -> askama::Result<String> {
-        self.render()
-    }
-    fn main_part(&self) -> askama::Result<String> {
-        self.as_main().render()
-    }
-}
-
-impl Parts for WebhookPage {
-    fn whole(&self) -> askama::Result<String> {
-        self.render()
-    }
-    fn main_part(&self) -> askama::Result<String> {
-        self.as_main().render()
-    }
-}
-
-impl Parts for FailurePage {
-    fn whole(&self) -> askama::Result<String> {
-        self.render()
-    }
-    fn main_part(&self) -> askama::Result<String> {
-        self.as_main().render()
-    }
-}
+parts!(
+    FleetPage,
+    NodePage,
+    JobPage,
+    JobsPage,
+    AllocationsPage,
+    BatchesPage,
+    BatchPage,
+    SitePage,
+    SitesPage,
+    AuditPage,
+    WebhooksPage,
+    WebhookPage,
+    FailurePage
+);

@@ -13,6 +13,8 @@ pub enum Section {
     Fleet,
     /// Jobs.
     Jobs,
+    /// Allocations.
+    Allocations,
     /// Batches of onboardings.
     Batches,
     /// Sites.
@@ -30,6 +32,7 @@ impl Section {
         match self {
             Self::Fleet => ("/ui/", "Fleet"),
             Self::Jobs => ("/ui/jobs", "Jobs"),
+            Self::Allocations => ("/ui/allocations", "Allocations"),
             Self::Batches => ("/ui/batches", "Batches"),
             Self::Sites => ("/ui/sites", "Sites"),
             Self::Webhooks => ("/ui/webhooks", "Webhooks"),
@@ -66,6 +69,8 @@ pub struct Shell {
     pub seq: EventSeq,
     /// The stream whose events change it.
     pub events: String,
+    /// Another server hears the agents: what nodes said last is not known here.
+    pub stands_by: bool,
 }
 
 impl Shell {
@@ -76,7 +81,15 @@ impl Shell {
 
     /// The entries that this caller can open.
     pub fn nav(&self) -> Vec<NavEntry> {
-        let all = [Section::Fleet, Section::Jobs, Section::Batches, Section::Sites, Section::Webhooks, Section::Audit];
+        let all = [
+            Section::Fleet,
+            Section::Allocations,
+            Section::Jobs,
+            Section::Batches,
+            Section::Sites,
+            Section::Webhooks,
+            Section::Audit,
+        ];
         all.into_iter()
             .filter(|section| self.may_act() || !matches!(section, Section::Webhooks | Section::Audit))
             .map(|section| {
@@ -90,6 +103,11 @@ impl Shell {
     pub fn signed_in(&self) -> bool {
         self.section != Section::Outside || !self.caller.is_empty()
     }
+}
+
+/// What a field of a form holds; none: it was left empty.
+pub fn given(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// A query string of the fields that are not empty, escaped.

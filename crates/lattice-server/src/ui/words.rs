@@ -78,6 +78,16 @@ pub const fn of_job(status: &JobStatus) -> Tone {
     }
 }
 
+/// What an allocation's status means.
+pub const fn of_allocation(status: &AllocationStatus) -> Tone {
+    match status {
+        AllocationStatus::Active => Tone::Ok,
+        AllocationStatus::Requested | AllocationStatus::Provisioning | AllocationStatus::Releasing => Tone::Info,
+        AllocationStatus::Released => Tone::Off,
+        AllocationStatus::Failed => Tone::Bad,
+    }
+}
+
 /// What a batch's status means.
 pub const fn of_batch(status: &BatchStatus) -> Tone {
     match status {

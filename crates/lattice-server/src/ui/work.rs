@@ -10,9 +10,9 @@ use lattice_core::allocation::AllocationStatus;
 use lattice_core::bmc::{BreakerState, PowerReading};
 use lattice_core::node::PowerFact;
 
-use super::action::{Button, release_button};
+use super::action::{Button, allocation_button};
 use super::shell::Shell;
-use super::words::{Pill, Tone, pill};
+use super::words::{Pill, Tone, of_allocation, pill};
 
 /// Rows of each list that a node's page shows; the rest is a command away.
 pub const SHOWN: u32 = 12;
@@ -32,23 +32,19 @@ impl HtmlSafe for WorkPanel {}
 struct AllocationLine {
     row: AllocationRow,
     tone: Tone,
-    release: Button,
+    ask: Option<Button>,
 }
 
 impl WorkPanel {
     /// The panel of these allocations, all of which are placed there; `drained`: the node is being emptied.
     pub fn of(shell: &Shell, hostname: &str, drained: bool, rows: Vec<AllocationRow>, more: bool) -> Self {
         let line = |row: AllocationRow| AllocationLine {
-            tone: match row.status {
-                AllocationStatus::Active if drained => Tone::Warn,
-                AllocationStatus::Active => Tone::Ok,
-                AllocationStatus::Requested | AllocationStatus::Provisioning | AllocationStatus::Releasing => {
-                    Tone::Info
-                }
-                AllocationStatus::Released => Tone::Off,
-                AllocationStatus::Failed => Tone::Bad,
+            tone: if drained && row.status == AllocationStatus::Active {
+                Tone::Warn
+            } else {
+                of_allocation(&row.status)
             },
-            release: release_button(row.id, &row.user, shell),
+            ask: allocation_button(&row, shell),
             row,
         };
         let lines = rows.into_iter().map(line).collect();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lattice_core::actor::{Actor, Role};
-use lattice_core::job::{JobKind, JobStatus, StageEventStatus, StageName};
+use lattice_core::job::{JobInput, JobKind, JobStatus, StageEventStatus, StageName};
 use lattice_core::node::{Availability, DownCause, Hold, HoldKind, OnboardingMode, Status};
 
 use crate::chrome::{Browser, ENTER, ESCAPE, TAB};
@@ -33,7 +33,7 @@ async fn the_first_load_shows_what_needs_attention_first() {
     browser.open(&server.url("/ui/nodes/c07u43")).await;
     browser.until("document.querySelector('.stages svg') && document.querySelector('.tl li')").await;
     browser.screenshot("node").await;
-    for path in ["/ui/jobs", "/ui/sites", "/ui/audit"] {
+    for path in ["/ui/allocations", "/ui/jobs", "/ui/sites", "/ui/audit"] {
         browser.open(&server.url(path)).await;
         browser.until("document.querySelector('#live').dataset.state === 'live'").await;
         browser.screenshot(path.rsplit('/').next().unwrap()).await;
@@ -169,6 +169,35 @@ async fn every_verb_of_a_node_works_by_its_button() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+    browser.quit().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_gets_its_deadline_when_it_begins_and_later() {
+    let Some((browser, server, fleet)) = signed_in().await else { return };
+    let name = node_for(&server, &fleet, "drain").await;
+    let node = server.store.node_by_hostname(&name).await.unwrap().unwrap().id;
+    browser.open(&server.url(&format!("/ui/nodes/{name}"))).await;
+    for (label, span, ms) in
+        [("Drain with a deadline…", "45m", 2_700_000), ("Set the drain’s deadline…", "2h", 7_200_000)]
+    {
+        let button = "#verbs-title-panel button[data-body*='deadline_ms']";
+        let says = format!("document.querySelector({button:?})?.textContent === {label:?}");
+        browser.until(&format!("{says} && document.querySelector('#live').dataset.state")).await;
+        browser.click(button).await;
+        browser.until("document.activeElement.name === 'blank-deadline'").await;
+        browser.keys(span).await;
+        let shown = browser.run("return document.querySelector('#ask-command').textContent").await;
+        assert_eq!(shown, format!("lattice node drain {name} --deadline {span}"));
+        browser.click("#ask-ok").await;
+        let (kind, text) = outcome(&browser).await;
+        assert_eq!(kind, "done", "{text}");
+        let job = server.store.live_job(node).await.unwrap().unwrap();
+        let JobInput::Drain { deadline_ms: Some(deadline), .. } = job.input else { panic!("{:?}", job.input) };
+        let asked_after = u64::try_from(server.now().since(job.created_at).as_millis()).unwrap();
+        assert!((ms..=ms + asked_after).contains(&deadline), "{deadline} ms from its beginning");
+        browser.click("#outcome button").await;
+    }
     browser.quit().await;
 }
 
@@ -364,6 +393,7 @@ async fn a_phone_and_a_dark_room_are_served_too() {
         ("fleet", "/ui/".to_owned()),
         ("node", "/ui/nodes/c07u43".to_owned()),
         ("job", format!("/ui/jobs/{}", fleet.failed_job)),
+        ("allocations", "/ui/allocations".to_owned()),
     ];
     browser.prefer(&[("prefers-color-scheme", "dark"), ("prefers-reduced-motion", "reduce")]).await;
     for (name, path) in &pages {

@@ -1,7 +1,7 @@
 //! What runs on a node, what its agent was asked, what its BMC says, and what a site was told.
 
 use lattice_core::actor::Actor;
-use lattice_core::allocation::{RequeuePolicy, Wanted, Workload};
+use lattice_core::allocation::{Allocation, AllocationCause, AllocationChange, RequeuePolicy, Retry, Wanted, Workload};
 use lattice_core::bmc::{BmcEndpoint, BmcReport, BmcWay, CipherSuite, PowerReading, PowerSaid};
 use lattice_core::change::Change;
 use lattice_core::command::allocation::{self, NewAllocation};
@@ -111,4 +111,53 @@ async fn a_site_shows_its_brake_its_limit_and_its_fingerprints() {
     ] {
         assert!(page.contains(part), "{part} is not in {page}");
     }
+}
+
+#[tokio::test]
+async fn what_waits_for_a_node_is_listed_with_its_reason() {
+    let server = TestServer::start(Time::Stands).await;
+    seed(&server).await;
+    let workload: Workload = serde_json::from_value(serde_json::json!({"argv": ["/usr/bin/train"]})).unwrap();
+    let new = |user: &str| NewAllocation {
+        user: user.into(),
+        class: NodeClass::Standard,
+        wanted: Wanted { gpus: 4, ..Wanted::default() },
+        workload: workload.clone(),
+        requeue: RequeuePolicy::Always,
+    };
+    let asked = async |user: &str| {
+        let (one, commit) = allocation::request(&request(&server), new(user)).unwrap();
+        server.store.commit_one(commit).await.unwrap();
+        one
+    };
+    let (waits, fails, runs) = (asked("grace <i>").await, asked("edsger").await, asked("ada").await);
+    let why = allocation::waits(&request(&server), &waits, "no node of <b>dc1</b> has 4 GPUs free").unwrap();
+    server.store.commit_one(why).await.unwrap();
+    let node = server.store.node_by_hostname("c07u01").await.unwrap().unwrap();
+    let failed = server.store.allocation(fails.id).await.unwrap().unwrap();
+    let after = Allocation { retry: Some(Retry { failures: 2, node: node.id }), ..failed.successor(START) };
+    let again = AllocationChange { after, before: Some(failed.status), cause: AllocationCause::Requeued };
+    server.commit(START, vec![Change::Allocation(Box::new(again))]).await;
+    let placed = allocation::place(&request(&server), &runs, &node, [1; 16]).unwrap();
+    server.store.commit_one(placed).await.unwrap();
+    let (status, page) = server.page("/ui/allocations", TOKEN).await;
+    assert_eq!(status, 200, "{page}");
+    insta::assert_snapshot!("allocations", &page[page.find("<tbody").unwrap()..page.find("</tbody>").unwrap()]);
+    let (_, page) = server.page("/ui/allocations?status=provisioning&user=ada", TOKEN).await;
+    assert!(page.contains(&runs.id.to_string()) && !page.contains(&waits.id.to_string()), "{page}");
+    let (_, page) = server.page("/ui/allocations?user=nobody", TOKEN).await;
+    assert!(page.contains("No allocation matches"), "{page}");
+    let (status, page) = server.page("/ui/allocations?status=gone", TOKEN).await;
+    assert!(status == 400 && page.contains("provisioning"), "it names what there is: {status} {page}");
+    let (status, page) = server.page("/ui/allocations", VIEWER).await;
+    assert!(status == 200 && page.contains(&waits.id.to_string()) && page.contains("disabled"), "{page}");
+}
+
+#[tokio::test]
+async fn a_server_that_stands_by_says_so_on_every_page() {
+    let server = TestServer::start(Time::Stands).await;
+    let says = async || server.page("/ui/", TOKEN).await.1.contains("Another server hears the agents");
+    assert!(!says().await);
+    server.registry.stand_by(true);
+    assert!(says().await);
 }

@@ -1,6 +1,6 @@
 //! The network between agents and the server that lives: messages are lost, late, doubled and sent again.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -34,8 +34,10 @@ pub struct Network {
 
 #[derive(Default)]
 struct State {
-    /// The server that answers; none while there is none.
+    /// The server that answers where no other is meant; none while there is none.
     front: Option<Front>,
+    /// The last server of each address.
+    servers: BTreeMap<String, Front>,
     /// Hosts that nobody hears.
     cut: BTreeSet<String>,
     remembered: VecDeque<Message>,
@@ -70,9 +72,26 @@ impl Network {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Agents reach this server from now on.
-    pub fn set_front(&self, front: Option<Front>) {
-        self.state().front = front;
+    /// Agents reach this server from now on, also at its own address; none: nobody answers where no other is meant.
+    pub fn set_front(&self, front: Option<(&str, Front)>) {
+        let mut state = self.state();
+        if let Some((address, front)) = &front {
+            state.servers.insert((*address).to_owned(), front.clone());
+        }
+        state.front = front.map(|(_, front)| front);
+    }
+
+    /// Who answers at that address: the server whose own it is, or, at the one that hosts are given, any that lives.
+    fn at(&self, address: &str) -> Option<Front> {
+        let meant = self.state().servers.get(address).cloned();
+        match meant {
+            Some(front) => Some(front).filter(|front| front.life.lives()),
+            None => self.front().or_else(|| self.living()),
+        }
+    }
+
+    fn living(&self) -> Option<Front> {
+        self.state().servers.values().find(|front| front.life.lives()).cloned()
     }
 
     fn front(&self) -> Option<Front> {
@@ -164,7 +183,8 @@ impl HostNetwork {
 impl AgentNetwork for HostNetwork {
     fn peer(&self, reach: &Reach<'_>) -> Result<Arc<dyn Peer>, AgentError> {
         let certificate = reach.identity.and_then(|(pem, _)| der_of(pem));
-        Ok(Arc::new(HostPeer { host: self.host.clone(), network: Arc::clone(&self.network), certificate }))
+        let (host, network, server) = (self.host.clone(), Arc::clone(&self.network), reach.server.to_owned());
+        Ok(Arc::new(HostPeer { host, network, server, certificate }))
     }
 }
 
@@ -177,6 +197,7 @@ fn der_of(pem: &str) -> Option<Vec<u8>> {
 struct HostPeer {
     host: String,
     network: Arc<Network>,
+    server: String,
     certificate: Option<Vec<u8>>,
 }
 
@@ -189,7 +210,7 @@ impl Peer for HostPeer {
             // No answer at all: whoever calls has a limit.
             std::future::pending::<()>().await;
         }
-        let Some(front) = self.network.front() else {
+        let Some(front) = self.network.at(&self.server) else {
             return Err(CallError::Transport("connection refused".to_owned()));
         };
         let connection = Arc::new(Connection::new(PEER, self.certificate.as_deref()));

@@ -241,8 +241,8 @@ fn brakes_hold(model: &Model, moved: &Moved<'_>) -> Vec<String> {
 fn mass_failures(model: &Model, moved: &Moved<'_>) -> Vec<String> {
     let mut wrong = Vec::new();
     for (before, after) in moved.nodes.iter().filter_map(|(before, after)| Some((before.as_ref()?, after))) {
-        let fell = before.state.availability == Availability::Degraded
-            && before.minor_issue.is_none()
+        let was_judged = [Availability::Degraded, Availability::Draining, Availability::Drained];
+        let fell = was_judged.contains(&before.state.availability)
             && after.state.availability == Availability::Down
             && after.down_cause == Some(DownCause::HeartbeatLost);
         if !fell || before.ownership.allocations == 0 || after.ownership.braked_until.is_some() {
@@ -253,11 +253,11 @@ fn mass_failures(model: &Model, moved: &Moved<'_>) -> Vec<String> {
         let members = others().filter(|node| brake::is_member(node)).count() + 1;
         let grace = |node: &Node| model.policy.times(node.effective_class()).grace();
         // Those who are judged together do not see each other fall: one that was drained, or had an issue, was not silent
-        // before it.
+        // for others before it.
         let is_earlier =
             |node: &&Node| node.state.availability != Availability::Down || node.availability_since < moved.commit.at;
         let silences = others().filter(is_earlier).filter_map(|node| brake::silent_since(node, grace(node)));
-        let since = before.availability_since;
+        let since = brake::silence_began(before, times.grace(), moved.commit.at);
         if model.policy.brake && brake::is_mass_failure(silences.chain([since]), since, times.window(), members) {
             wrong.push(format!("{} lost its work when most of its site fell silent", after.hostname));
         }

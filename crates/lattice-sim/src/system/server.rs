@@ -29,6 +29,14 @@ const NAMES: [&str; 2] = ["lattice-1", "lattice-2"];
 /// Longest time in which a server starts.
 const START: Duration = Duration::from_secs(120);
 
+/// Where hosts find a server that lives.
+const GIVEN: &str = "https://lattice.sim:7443";
+
+/// Where agents reach a server.
+fn address_of(name: &str) -> String {
+    format!("https://{name}.sim:7443")
+}
+
 /// Whether a server lives, and for how long.
 pub struct Life {
     /// Its name in leases.
@@ -185,7 +193,7 @@ impl Servers {
             Err(_) => return Err(format!("{name} did not start within {} s", START.as_secs())),
         };
         let agents = Arc::clone(&plane.agents);
-        self.network.set_front(Some(Front { life: Arc::clone(&life), agents }));
+        self.network.set_front(Some((&address_of(name), Front { life: Arc::clone(&life), agents })));
         Ok(Some(Server { life, plane }))
     }
 
@@ -200,6 +208,7 @@ impl Servers {
         let keys = keys.map_err(|error| error.to_string())?;
         let settings = Settings {
             name: life.name.clone(),
+            agent_url: address_of(&life.name),
             certificate_life: Duration::from_secs(86_400),
             agent_policy: AgentPolicy::default(),
             http_limits: HttpLimits::default(),
@@ -218,7 +227,7 @@ impl Servers {
             entropy: ground.ids.clone(),
             metrics: Arc::new(Metrics::default()),
         };
-        let address = "https://lattice.sim:7443".to_owned();
+        let address = GIVEN.to_owned();
         let agent = AgentSource { url: format!("{address}/agent"), sha256: None, binary: None };
         Plane::start(stands_on, address, agent, settings).await.map_err(|error| error.to_string())
     }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use lattice_core::job::StageError;
 use lattice_core::node::Availability;
 
-use super::wait_for_drained::emptied;
+use super::wait_for_drained::{RECHECK, emptied};
 use crate::stage::{Context, Delta, Observation, Outcome, StageRunner};
 
 /// See the module.
@@ -15,7 +15,12 @@ impl StageRunner for DrainNode {
     async fn observe(&self, ctx: &Context<'_>) -> Result<Observation, StageError> {
         match ctx.node.state.availability {
             Availability::Draining => Ok(emptied(ctx).await),
-            // A node that is down or failed lost its ownership in that very commit: nothing of ours runs there.
+            Availability::Down if ctx.node.ownership.allocations > 0 => Ok(Observation::Waiting {
+                recheck_at: ctx.now + RECHECK,
+                waiting_for: "the brake that holds back the loss of what runs on it".to_owned(),
+                delta: Delta::default(),
+            }),
+            // A node that is down, and not braked, or failed lost its ownership in that very commit: nothing of ours runs there.
             Availability::Drained
             | Availability::Down
             | Availability::Failed

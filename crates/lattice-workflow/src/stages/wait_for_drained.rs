@@ -16,7 +16,7 @@ use lattice_core::time::{Timestamp, human};
 use crate::stage::{Context, Delta, NodeAsk, Observation, Outcome, StageRunner, error, store_failed};
 
 /// Agents report how much runs every ten seconds; half of that keeps the wait short.
-const RECHECK: Duration = Duration::from_secs(5);
+pub(super) const RECHECK: Duration = Duration::from_secs(5);
 
 /// See the module.
 pub struct WaitForDrained;

@@ -163,6 +163,22 @@ impl Fixture {
         Self::serve(socket, (limits, policy), new_ca(), clock, ids)
     }
 
+    /// Another server of the same database.
+    pub fn beside(&self, policy: AgentPolicy) -> Self {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::serve(socket, (Limits::default(), policy), self.ca.clone(), self.clock.clone(), self.ids.clone())
+    }
+
+    /// This server stands by; agents are heard at `elsewhere`, as far as it knows.
+    pub fn stands_by(&self, elsewhere: Option<&Self>) {
+        self.registry.heard_at(elsewhere.map(Self::address));
+        self.registry.stand_by(true);
+    }
+
+    fn address(&self) -> String {
+        format!("https://{}", self.listener.address())
+    }
+
     /// The same server after a restart: what was in memory is gone.
     pub async fn restart(self, limits: Limits, policy: AgentPolicy) -> Self {
         let Self { listener, ca, clock, ids, .. } = self;
@@ -208,7 +224,7 @@ impl Fixture {
     /// What a new host is given to become `node`.
     pub fn bootstrap(&self, node: NodeId) -> Bootstrap {
         Bootstrap {
-            server: format!("https://{}", self.listener.address()),
+            server: self.address(),
             node_id: node,
             token: Secret::new(format!("lat_enroll_{node}")),
             ca_pem: self.ca.certificate_pem.clone(),

@@ -169,6 +169,41 @@ async fn agents_come_back_after_a_restart_of_the_server_and_register_again() {
 }
 
 #[tokio::test]
+async fn an_agent_goes_to_the_server_that_hears_and_back_when_that_one_is_gone() {
+    let first = Fixture::start_with(Limits::default(), FAST);
+    let second = first.beside(FAST);
+    let node = first.new_node();
+    first.stands_by(Some(&second));
+    second.registry.admit(node, 1, super::T0);
+    let agent = RunningAgent::start(&first, node, Storage::memory());
+    registered(&second, 1).await;
+    heard(&second, node, 3).await;
+    assert!(first.events.registrations.lock().unwrap().is_empty(), "it was told where to go before it enrolled");
+    // They change places: the agent hears it from the one that it talks to.
+    first.registry.stand_by(false);
+    first.registry.admit(node, 1, super::T0);
+    second.stands_by(Some(&first));
+    registered(&first, 1).await;
+    heard(&first, node, 3).await;
+    // One that does not know where agents are heard sends them back to where they came from.
+    first.stands_by(Some(&second));
+    second.registry.stand_by(false);
+    registered(&second, 2).await;
+    first.registry.stand_by(false);
+    second.stands_by(None);
+    registered(&first, 2).await;
+    // One that is gone says nothing.
+    first.stands_by(Some(&second));
+    second.registry.stand_by(false);
+    registered(&second, 3).await;
+    first.registry.stand_by(false);
+    second.listener.drain().await;
+    registered(&first, 3).await;
+    heard(&first, node, 2).await;
+    agent.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_certificate_is_renewed_in_time_and_heartbeats_go_on() {
     let fixture = Fixture::start_with(Limits::default(), FAST);
     let node = fixture.new_node();

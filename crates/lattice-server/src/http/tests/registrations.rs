@@ -7,14 +7,20 @@ use http::Method;
 use lattice_api::agent::{HealthSummary, RegisterRequest};
 use lattice_controllers::Fleet;
 use lattice_core::actor::Actor;
-use lattice_core::agent::task::SigningKey;
-use lattice_core::allocation::Ownership;
+use lattice_core::agent::task::{Running, SigningKey};
+use lattice_core::allocation::{
+    Allocation, AllocationCause, AllocationChange, AllocationStatus, Ownership, RequeuePolicy, Wanted,
+};
 use lattice_core::bmc::{BmcEndpoint, BmcPolicy, BmcTls, BmcWay};
 use lattice_core::change::{Change, NodeAction, NodeChange};
+use lattice_core::command::allocation::{self, NewAllocation};
 use lattice_core::command::{Request, bmc, boots::BOOTS};
+use lattice_core::explain::Code;
 use lattice_core::heartbeat::Registry;
-use lattice_core::ids::{CorrelationId, EventSeq, IdSource, JobId, OwnershipEpoch, SessionId, uuid_v7};
-use lattice_core::node::{Availability, DownCause, HostFacts, Node, Status};
+use lattice_core::ids::{
+    AllocationId, CorrelationId, EventSeq, IdSource, JobId, NodeId, OwnershipEpoch, SessionId, uuid_v7,
+};
+use lattice_core::node::{Availability, DownCause, HostFacts, Node, NodeClass, Status};
 use lattice_core::secret::Secret;
 use lattice_core::site::Site;
 use lattice_core::sku::Sku;
@@ -56,8 +62,11 @@ async fn give_bmc(api: &Api, node: &Node) {
 }
 
 fn agents(api: &Api, woken: &Arc<Woken>) -> Agents {
+    agents_of(api, Arc::new(Fleet::new(api.store.clone(), Arc::new(Registry::new()))), woken)
+}
+
+fn agents_of(api: &Api, fleet: Arc<Fleet>, woken: &Arc<Woken>) -> Agents {
     let ids: Arc<dyn IdSource> = api.ids.clone();
-    let fleet = Arc::new(Fleet::new(api.store.clone(), Arc::new(Registry::new())));
     let keys = Arc::new(TaskKeys::new(SigningKey::from_seed(&Secret::new(vec![5; 32])).unwrap()));
     Agents::new(api.store.clone(), fleet, ids, woken.clone(), keys, Duration::from_secs(3_600))
 }
@@ -98,6 +107,86 @@ async fn a_registration_that_was_sent_before_the_node_was_lost_changes_nothing()
     assert_eq!(fresh, Registered::Open { ownership_epoch: lost });
     let back = api.store.node(node.id).await.unwrap().unwrap();
     assert_eq!((back.state.availability, back.ownership.is_confirmed()), (Availability::Ready, true));
+}
+
+/// Work of that policy and class, running on the node.
+async fn run(api: &Api, node: &Node, requeue: RequeuePolicy, class: NodeClass) -> AllocationId {
+    let now = api.clock.now();
+    let request = || Request::of_system("test", &*api.ids, now, CorrelationId::generate(&*api.ids, now));
+    let workload = serde_json::from_value(serde_json::json!({"argv": ["/usr/bin/train"]})).unwrap();
+    let new = NewAllocation { user: "ada".to_owned(), class, wanted: Wanted::default(), workload, requeue };
+    let (one, asked) = allocation::request(&request(), new).unwrap();
+    api.store.commit_one(asked).await.unwrap();
+    let node = api.store.node(node.id).await.unwrap().unwrap();
+    api.store.commit_one(allocation::place(&request(), &one, &node, [1; 16]).unwrap()).await.unwrap();
+    let placed = api.store.allocation(one.id).await.unwrap().unwrap();
+    let (before, status) = (Some(placed.status), AllocationStatus::Active);
+    let after = Allocation { status, ..placed.successor(now) };
+    let change = AllocationChange { after, before, cause: AllocationCause::Active };
+    api.commit(vec![Change::Allocation(Box::new(change))]).await;
+    one.id
+}
+
+#[tokio::test]
+async fn work_that_a_reboot_ended_is_judged_by_its_policy_though_the_node_was_never_down() {
+    for class in [NodeClass::Standard, NodeClass::Sensitive] {
+        let api = with_node(Status::Active, Availability::Ready).await;
+        let node = api.store.node_by_hostname("c07u43").await.unwrap().unwrap();
+        let agents = agents(&api, &Arc::default());
+        let opened = agents.register(registration(&api, &node, OwnershipEpoch::default())).await.unwrap();
+        assert!(matches!(opened, Registered::Open { .. }));
+        let again = run(&api, &node, RequeuePolicy::OnNodeFailure, class).await;
+        let never = run(&api, &node, RequeuePolicy::Never, class).await;
+        let same = agents.register(registration(&api, &node, OwnershipEpoch::default())).await.unwrap();
+        assert!(matches!(same, Registered::Open { .. }), "it is the same boot: its work goes on");
+        let booted = |epoch| {
+            let mut booted = registration(&api, &node, epoch);
+            booted.request.boot_id = "b2".to_owned();
+            booted
+        };
+        let epoch = OwnershipEpoch(1);
+        let told = agents.register(booted(OwnershipEpoch::default())).await.unwrap();
+        assert_eq!(told, Registered::NotYet { stop_first: Vec::new(), ownership_epoch: epoch });
+        let status = async |id| api.store.allocation(id).await.unwrap().unwrap().status;
+        let queued = match class {
+            NodeClass::Sensitive => AllocationStatus::Failed,
+            NodeClass::Standard | NodeClass::Borrowed => AllocationStatus::Requested,
+        };
+        assert_eq!((status(again).await, status(never).await), (queued, AllocationStatus::Failed));
+        let after = api.store.node(node.id).await.unwrap().unwrap();
+        assert_eq!((after.ownership.allocations, after.owes_wipe()), (0, class == NodeClass::Sensitive));
+        let opened = agents.register(booted(epoch)).await.unwrap();
+        assert_eq!(opened, Registered::Open { ownership_epoch: epoch });
+        api.events_are_as_described().await;
+    }
+}
+
+#[tokio::test]
+async fn the_first_answer_to_a_node_that_was_lost_needs_no_row() {
+    let api = with_node(Status::Offline, Availability::Down).await;
+    let node = api.store.node_by_hostname("c07u43").await.unwrap().unwrap();
+    let (before, lost) = (OwnershipEpoch(1), OwnershipEpoch(2));
+    let ownership = |confirmed| Ownership { epoch: lost, confirmed, ..Ownership::default() };
+    let fleet = Arc::new(Fleet::new(api.store.clone(), Arc::new(Registry::new())));
+    let agents = agents_of(&api, fleet.clone(), &Arc::default());
+    // Of this one there is no row: who looks for it finds nothing.
+    let absent = Node { id: NodeId::generate(&*api.ids, api.clock.now()), ..node };
+    fleet.sync(&Node { ownership: ownership(before), ..absent.clone() }, api.clock.now());
+    let told = agents.register(registration(&api, &absent, before)).await.unwrap();
+    assert_eq!(told, Registered::NotYet { stop_first: Vec::new(), ownership_epoch: lost });
+    let mut runs = registration(&api, &absent, before);
+    let allocation = AllocationId::generate(&*api.ids, api.clock.now());
+    runs.request.running = vec![Running { allocation, ownership_epoch: before }];
+    let refused = [
+        ("what runs is compared with the rows", agents.register(runs).await),
+        ("who knows the present ownership is judged", agents.register(registration(&api, &absent, lost)).await),
+    ];
+    for (why, answer) in refused {
+        assert!(answer.unwrap_err().is(Code::NotFound), "{why}");
+    }
+    fleet.sync(&Node { ownership: ownership(lost), ..absent.clone() }, api.clock.now());
+    let answer = agents.register(registration(&api, &absent, before)).await;
+    assert!(answer.unwrap_err().is(Code::NotFound), "nothing is open any more: the row decides");
 }
 
 #[tokio::test]

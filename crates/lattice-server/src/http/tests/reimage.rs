@@ -1,8 +1,11 @@
 //! A reimage through MAAS as it is asked for by HTTP.
 
+use std::time::Duration;
+
 use http::Method;
 use lattice_core::change::{Change, JobChange, NodeAction, NodeChange};
-use lattice_core::ids::JobId;
+use lattice_core::heartbeat::{Beat, Vitals};
+use lattice_core::ids::{JobId, SessionId};
 use lattice_core::job::{JobInput, JobStatus};
 use lattice_core::node::{Availability, Node, NodeState, Status};
 use lattice_core::time::Clock;
@@ -60,4 +63,20 @@ async fn a_node_is_reimaged_with_the_profile_that_is_named_and_what_there_is_not
     assert_eq!((&node["availability"], &node["holds"]), (&json!("drained"), &json!(["maintenance"])));
     ask(&api, &json!({})).await.refuses(409, "LAT0022", "a job owns it");
     api.events_are_as_described().await;
+}
+
+#[tokio::test]
+async fn work_that_was_counted_before_this_server_stood_still_may_still_run() {
+    let api = api().await;
+    let node = api.store.node_by_hostname("c07u43").await.unwrap().unwrap();
+    let handle = api.registry.admit(node.id, 1, api.clock.now());
+    let session = SessionId::generate(&*api.ids, api.clock.now());
+    handle.open_session(session, Vitals { allocations: 1, ..Vitals::default() }, api.clock.now()).unwrap();
+    assert_eq!(api.registry.listens(api.clock.now()), None);
+    api.pass(Duration::from_secs(60));
+    assert_eq!(api.registry.listens(api.clock.now()), Some(60_000), "it stood still");
+    ask(&api, &json!({})).await.refuses(409, "LAT0020", "its 1 allocations end");
+    let beat = Beat { session, sequence: 1, vitals: Vitals::default() };
+    handle.beat(&beat, api.clock.now()).unwrap();
+    assert_eq!(ask(&api, &json!({})).await.status, 200, "it was heard: nothing runs");
 }
