@@ -8,6 +8,8 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
 
 use lattice_core::agent::task::{EraseMethod, NvmeErase, RamScrub, TaskInput, WipeEvidence, WipeOutput};
 use lattice_core::time::Clock;
@@ -21,6 +23,9 @@ use crate::hands::HandError;
 
 /// What is kept of what a device or a program says, in bytes.
 const KEPT: usize = 512;
+/// How often, and how far apart, a device that is held is looked at before it counts as in use.
+const LOOKS: usize = 3;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(25);
 const NVIDIA: &str = "nvidia";
 const AMD: &str = "amd";
 
@@ -294,15 +299,22 @@ pub fn in_use(machine: &Path, name: &str) -> io::Result<Option<String>> {
 
 /// The kernel's own answer: nobody opens a device alone of which another one has a part. Pools of ZFS, further members of
 /// btrfs and programs that use it raw are shown nowhere else.
+///
+/// Who is told that it is held looks again: another look of this agent, and a process that it starts meanwhile and which
+/// has a copy of what is open until its program begins, hold it too, for a moment.
 fn held(device: &Path) -> io::Result<Option<String>> {
     let alone = OFlag::O_EXCL | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
-    match OpenOptions::new().read(true).custom_flags(alone.bits()).open(device) {
-        Ok(_) => Ok(None),
-        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-            Ok(Some("in use: something on this host holds it".to_owned()))
+    for look in 1.. {
+        match OpenOptions::new().read(true).custom_flags(alone.bits()).open(device) {
+            Ok(_) => break,
+            Err(error) if error.kind() != io::ErrorKind::ResourceBusy => {
+                return Err(io::Error::new(error.kind(), format!("{}: {error}", device.display())));
+            }
+            Err(_) if look == LOOKS => return Ok(Some("in use: something on this host holds it".to_owned())),
+            Err(_) => thread::sleep(BETWEEN_LOOKS),
         }
-        Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", device.display()))),
     }
+    Ok(None)
 }
 
 /// Whether the kernel keeps a block device to itself: one path of several to the same drive, without a device of its own.

@@ -1,14 +1,14 @@
 //! Wipes with tools that only pretend: what they say is recorded, what they refuse is not a wipe.
 
 use std::fs;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use lattice_agent::{HandError, Hands, Host, LinuxHost, Workplace};
 use lattice_core::agent::task::{EraseMethod, GpuScrub, NvmeErase, RamScrub, TaskErrorCode, TaskInput};
-use nix::fcntl::OFlag;
 
 use crate::place::FixedClock;
 
@@ -128,12 +128,35 @@ async fn a_drive_that_something_holds_or_of_which_nothing_is_known_is_not_erased
         return;
     };
     std::os::unix::fs::symlink(&backed.0, &device).unwrap();
-    let holder = fs::OpenOptions::new().read(true).custom_flags(OFlag::O_EXCL.bits()).open(&backed.0).unwrap();
+    let holder = Holder::of(&backed.0);
     let held = hands.wipe(&input, &FixedClock).await.unwrap_err();
     assert!(held.detail.contains("something on this host holds it"), "{held}");
     assert!(!machine.asked().contains("format"), "{}", machine.asked());
     drop(holder);
     hands.wipe(&input, &FixedClock).await.unwrap().proves(&input).unwrap();
+}
+
+/// A process of its own that holds a block device: what this one opens, the children of other tests have for a moment, too.
+struct Holder(Child);
+
+impl Holder {
+    fn of(device: &str) -> Self {
+        let holds =
+            r#"use Fcntl; sysopen(my $held, $ARGV[0], O_RDONLY | O_EXCL) or die $!; $| = 1; print "held\n"; <STDIN>"#;
+        let (quiet, said) = (Stdio::piped(), Stdio::piped());
+        let mut child = Command::new("perl").args(["-e", holds, device]).stdin(quiet).stdout(said).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "held\n");
+        Self(child)
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
 }
 
 /// A block device over a file, for as long as it is kept.
