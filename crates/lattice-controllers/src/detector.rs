@@ -8,7 +8,7 @@ use lattice_core::allocation::Allocation;
 use lattice_core::change::{Commit, Guard, Outcome};
 use lattice_core::command::{Request, agent};
 use lattice_core::heartbeat::{Silence, detector};
-use lattice_core::ids::{CorrelationId, IdSource, LeaseEpoch, NodeId};
+use lattice_core::ids::{CorrelationId, IdSource, LeaseEpoch, NodeId, SiteId};
 use lattice_core::node::availability::AvailabilityEvent;
 use lattice_core::node::{Availability, Node};
 use lattice_core::time::{Timestamp, human};
@@ -16,6 +16,7 @@ use lattice_store::{Store, StoreError};
 use tracing::info;
 
 use crate::Fleet;
+use crate::fleet::SiteSilences;
 
 /// Name of the lease of the server that hears the agents, and judges who is silent.
 pub const HEARS: &str = "agents";
@@ -81,13 +82,14 @@ impl Detector {
         wanted.dedup();
         let mut judged = Judged::default();
         let mut decided = Decided::default();
+        let mut silences = HashMap::new();
         for some in wanted.chunks(AT_ONCE) {
             let next = async {
                 let nodes = self.store.nodes_by_id(some).await?;
                 let owned: Vec<NodeId> =
                     nodes.iter().filter(|node| node.ownership.allocations > 0).map(|node| node.id).collect();
                 let placed = self.store.placed_on_any(&owned).await?;
-                Ok::<_, StoreError>(self.decide(&nodes, &placed, &silent, (now, lease)))
+                Ok::<_, StoreError>(self.decide(&nodes, &placed, (&silent, &mut silences), (now, lease)))
             };
             let (committed, next) = tokio::join!(self.commit(decided, now, &mut judged), next);
             committed?;
@@ -101,7 +103,7 @@ impl Detector {
         &self,
         nodes: &[Node],
         placed: &HashMap<NodeId, Vec<Allocation>>,
-        silent: &HashSet<NodeId>,
+        (silent, silences): (&HashSet<NodeId>, &mut HashMap<SiteId, SiteSilences>),
         (now, lease): (Timestamp, Option<LeaseEpoch>),
     ) -> Decided {
         let correlation = CorrelationId::generate(&*self.ids, now);
@@ -117,7 +119,12 @@ impl Detector {
             let request = Request::of_system("detector", &*self.ids, now, correlation);
             let placed = placed.get(&node.id).map_or(&[][..], Vec::as_slice);
             let is_lost = event == AvailabilityEvent::GraceExpired && !placed.is_empty();
-            let braked_until = if is_lost { self.fleet.braked_until(node, now) } else { None };
+            let braked_until = if is_lost {
+                let of_site = silences.entry(node.site).or_insert_with(|| self.fleet.silences(node.site));
+                self.fleet.braked_until(node, of_site, now)
+            } else {
+                None
+            };
             let verdict = agent::Verdict { event, detail, placed, braked_until };
             let mut chained = agent::judged(&request, node, verdict);
             if let (Some(after), Some(mut commit), true) =

@@ -1,10 +1,11 @@
 //! Keeps the registry of heartbeats in step with the store: who may be heard, what silence is reported.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lattice_core::heartbeat::{Registry, brake, detector};
+use lattice_core::heartbeat::brake::{self, Silences};
+use lattice_core::heartbeat::{Registry, detector};
 use lattice_core::ids::{NodeId, OwnershipEpoch, SiteId};
 use lattice_core::node::class::{HeartbeatPolicy, SilenceTimes};
 use lattice_core::node::{Availability, Node, Status};
@@ -25,16 +26,31 @@ struct State {
     brakes: HashMap<SiteId, SiteBrake>,
     deadlines: HashMap<NodeId, Timestamp>,
     by_time: BTreeSet<(Timestamp, NodeId)>,
-    members: HashMap<SiteId, Members>,
+    members: HashMap<SiteId, HashMap<NodeId, Member>>,
     /// The ownership of nodes whose agents have not registered under it yet.
     unconfirmed: HashMap<NodeId, OwnershipEpoch>,
 }
 
-/// The nodes of a site whose silence would be noticed, and since when some of them are silent.
-#[derive(Default)]
-struct Members {
-    all: HashSet<NodeId>,
-    silent: HashMap<NodeId, Timestamp>,
+/// A node whose silence would be noticed, as its row tells of it.
+#[derive(Clone, Copy)]
+struct Member {
+    silent_since: Option<Timestamp>,
+    is_down: bool,
+}
+
+/// The silences of one site at one time. What the rows tell outlasts a restart of the server; what was heard tells of those,
+/// too, of whom nothing was decided yet: classes have different windows.
+pub struct SiteSilences {
+    by_rows: Silences,
+    by_hearing: Silences,
+    members: usize,
+}
+
+impl Member {
+    fn of(node: &Node, times: SilenceTimes) -> Self {
+        let is_down = node.state.availability == Availability::Down;
+        Self { silent_since: brake::silent_since(node, times), is_down }
+    }
 }
 
 impl Fleet {
@@ -111,22 +127,40 @@ impl Fleet {
     }
 
     /// Until when a brake holds back what Down does to a node that was silent too long; none: none does. Of one that an
-    /// operator pulled and the one on mass failures, the longer counts.
-    pub fn braked_until(&self, node: &Node, now: Timestamp) -> Option<Timestamp> {
+    /// operator pulled and the one on mass failures, the longer counts. `silences` are those of its site.
+    pub fn braked_until(&self, node: &Node, silences: &SiteSilences, now: Timestamp) -> Option<Timestamp> {
         let by_hand = self.lock().brakes.get(&node.site).and_then(|brake| brake.holds(node, now));
-        by_hand.max(self.mass_failure_until(node, now))
+        let is_mass = self.policy(node.site).brake && self.is_mass_failure(node, silences, now);
+        by_hand.max(is_mass.then(|| now + brake::HOLDS))
     }
 
-    fn mass_failure_until(&self, node: &Node, now: Timestamp) -> Option<Timestamp> {
-        let policy = self.policy(node.site);
-        let times = policy.times(node.effective_class());
-        let (since, window) = (brake::silence_began(node, times.grace(), now), times.window());
-        let state = self.lock();
-        let members = state.members.get(&node.site)?;
-        let others = members.silent.iter().filter(|(other, _)| **other != node.id).map(|(_, since)| *since);
-        let silences = others.chain([since]);
-        let is_mass = policy.brake && brake::is_mass_failure(silences, since, window, members.all.len());
-        is_mass.then(|| now + brake::HOLDS)
+    /// The silences of a site, as they are known now.
+    pub fn silences(&self, site: SiteId) -> SiteSilences {
+        let members: Vec<(NodeId, Member)> =
+            self.lock().members.get(&site).into_iter().flatten().map(|(node, member)| (*node, *member)).collect();
+        SiteSilences {
+            by_rows: Silences::new(members.iter().filter_map(|(_, member)| member.silent_since)),
+            by_hearing: Silences::new(members.iter().filter_map(|(node, member)| self.heard_last(*node, *member))),
+            members: members.len(),
+        }
+    }
+
+    fn is_mass_failure(&self, node: &Node, silences: &SiteSilences, now: Timestamp) -> bool {
+        let (times, row) = (self.times(node), Member::of(node, self.times(node)));
+        let by_row = silences.by_rows.around(brake::silence_began(node, times, now), times.window(), now);
+        // Its own row may tell nothing of its silence.
+        let by_row = by_row + usize::from(row.silent_since.is_none());
+        let by_hearing =
+            self.heard_last(node.id, row).map_or(0, |since| silences.by_hearing.around(since, times.window(), now));
+        brake::is_mass_failure(by_row.max(by_hearing), silences.members)
+    }
+
+    /// Of one that was down when the server began to listen the row alone tells.
+    fn heard_last(&self, node: NodeId, member: Member) -> Option<Timestamp> {
+        if member.is_down {
+            return self.registry.said(node).map(|said| said.at).or(member.silent_since);
+        }
+        self.registry.last_heard(node)
     }
 
     /// The ownership under which the agent of `node` is to register, as far as it is known here; none: nothing is open. A
@@ -145,18 +179,14 @@ impl Fleet {
     }
 
     fn count(&self, node: &Node) {
-        let grace = self.times(node).grace();
+        let member = Member::of(node, self.times(node));
         let mut state = self.lock();
         let members = state.members.entry(node.site).or_default();
         if node.state.status == Status::Deleted || !brake::is_member(node) {
-            members.all.remove(&node.id);
+            members.remove(&node.id);
         } else {
-            members.all.insert(node.id);
+            members.insert(node.id, member);
         }
-        match brake::silent_since(node, grace) {
-            Some(since) => members.silent.insert(node.id, since),
-            None => members.silent.remove(&node.id),
-        };
     }
 
     /// The heartbeat policy of a site; S1's defaults when the site is not known (yet).

@@ -12,7 +12,7 @@ use lattice_core::command::drain::{Drain, drain};
 use lattice_core::command::node::Known;
 use lattice_core::explain::NextAction;
 use lattice_core::node::machine::Health;
-use lattice_core::node::{Availability, HoldKind, NodeClass, NodeState, Status};
+use lattice_core::node::{Availability, DownCause, HoldKind, NodeClass, NodeState, Status};
 use world::{World, at, obedient};
 
 #[tokio::test]
@@ -164,6 +164,43 @@ async fn when_most_of_a_site_falls_silent_states_move_and_work_is_not_given_up_u
     world.tick(at(691)).await;
     assert_eq!(world.allocation(id).await.status, AllocationStatus::Requested);
     assert_eq!(world.node(lost).await.ownership.epoch.0, 1);
+}
+
+#[tokio::test]
+async fn nodes_of_several_classes_that_fall_silent_together_are_one_mass_failure_for_the_first_of_them() {
+    let world = World::new().await;
+    let nodes = world.add_nodes(20).await;
+    for node in &nodes[8..] {
+        world.change(*node, |node| node.class = NodeClass::Sensitive).await;
+    }
+    let id = world.ask("ada", 8, |new| new.wanted.node = Some(nodes[0])).await;
+    world.started(id, at(1)).await;
+    world.tick(at(30)).await;
+    assert_eq!(world.node(nodes[8]).await.state.availability, Availability::Ready, "its window is longer");
+    world.tick(at(91)).await;
+    let lost = world.node(nodes[0]).await;
+    assert_eq!((lost.state.availability, lost.ownership.braked_until), (Availability::Down, Some(at(691))));
+}
+
+#[tokio::test]
+async fn nodes_that_are_down_when_the_server_starts_did_not_fall_silent_then() {
+    let world = World::new().await;
+    let nodes = world.add_nodes(20).await;
+    for node in &nodes[1..] {
+        world
+            .change(*node, |node| {
+                node.state = NodeState::new(Status::Offline, Availability::Down);
+                node.down_cause = Some(DownCause::HeartbeatLost);
+            })
+            .await;
+    }
+    let id = world.ask("ada", 8, |new| new.wanted.node = Some(nodes[0])).await;
+    world.started(id, at(1)).await;
+    world.fleet.load(at(3600)).await.unwrap();
+    world.tick(at(3630)).await;
+    world.tick(at(3691)).await;
+    let lost = world.node(nodes[0]).await;
+    assert_eq!((lost.state.availability, lost.ownership.braked_until), (Availability::Down, None));
 }
 
 #[tokio::test]

@@ -8,26 +8,17 @@ use std::time::Duration;
 use lattice_controllers::{Conformance, Remediated, Remediator, begin_wipes};
 use lattice_core::actor::Actor;
 use lattice_core::allocation::AllocationStatus;
-use lattice_core::change::{Change, NodeAction, NodeChange};
+use lattice_core::change::Change;
 use lattice_core::command::site as orders;
 use lattice_core::ids::{EventSeq, NodeId};
 use lattice_core::job::JobKind;
-use lattice_core::node::{Availability, DownCause, Labels, Node, NodeClass, NodeState, Status};
+use lattice_core::node::{Availability, DownCause, Labels, NodeClass, NodeState, Status};
 use lattice_core::site::{AutomationPolicy, LxdSite, Site, SiteProvider};
 use lattice_store::{EventFilter, NodeFilter, NodeSort, PageRequest};
 use world::{START, World, at};
 
 fn rack(name: &str) -> Labels {
     [("rack".to_owned(), name.to_owned())].into()
-}
-
-async fn change(world: &World, id: NodeId, change: impl FnOnce(&mut Node)) {
-    let node = world.node(id).await;
-    let mut after = node.successor(START);
-    change(&mut after);
-    let (before, cause, detail) = (Some(node.state), "test".to_owned(), String::new());
-    let change = NodeChange { after, before, action: NodeAction::Updated, cause, detail };
-    world.commit(vec![Change::Node(Box::new(change))], START).await;
 }
 
 async fn site(world: &World) -> Site {
@@ -45,8 +36,8 @@ async fn change_site(world: &World, change: impl FnOnce(&mut Site)) {
 async fn a_brake_by_hand_holds_one_rack_back_and_letting_go_gives_its_work_up_at_once() {
     let world = World::new().await;
     let nodes = world.add_nodes(2).await;
-    change(&world, nodes[0], |node| node.labels = rack("c07")).await;
-    change(&world, nodes[1], |node| node.labels = rack("c08")).await;
+    world.change(nodes[0], |node| node.labels = rack("c07")).await;
+    world.change(nodes[1], |node| node.labels = rack("c08")).await;
     let held = world.ask("ada", 8, |new| new.wanted.labels = rack("c07")).await;
     let lost = world.ask("bob", 8, |new| new.wanted.labels = rack("c08")).await;
     assert_eq!(world.started(held, at(1)).await.node, Some(nodes[0]), "it goes where its label says");
@@ -73,8 +64,8 @@ async fn a_brake_by_hand_holds_one_rack_back_and_letting_go_gives_its_work_up_at
 async fn a_list_by_label_has_the_nodes_with_all_of_them_and_no_others() {
     let world = World::new().await;
     let nodes = world.add_nodes(3).await;
-    change(&world, nodes[0], |node| node.labels = rack("c07")).await;
-    change(&world, nodes[1], |node| node.labels = rack("C07")).await;
+    world.change(nodes[0], |node| node.labels = rack("c07")).await;
+    world.change(nodes[1], |node| node.labels = rack("C07")).await;
     let filter = NodeFilter { labels: rack("c07"), ..NodeFilter::default() };
     let page = world.store.nodes(&filter, NodeSort::Hostname, &PageRequest::first(10)).await.unwrap();
     let found: Vec<NodeId> = page.items.iter().map(|node| node.id).collect();
@@ -86,14 +77,15 @@ async fn approving_a_fingerprint_judges_the_site_and_a_changed_one_judges_its_no
     let world = World::new().await;
     let nodes = world.add_nodes(3).await;
     for id in &nodes {
-        change(&world, *id, |node| node.fingerprint = Some("good".into())).await;
+        world.change(*id, |node| node.fingerprint = Some("good".into())).await;
     }
-    change(&world, nodes[1], |node| node.fingerprint = Some("bad".into())).await;
-    change(&world, nodes[2], |node| {
-        node.fingerprint = Some("bad".into());
-        node.class = NodeClass::Sensitive;
-    })
-    .await;
+    world.change(nodes[1], |node| node.fingerprint = Some("bad".into())).await;
+    world
+        .change(nodes[2], |node| {
+            node.fingerprint = Some("bad".into());
+            node.class = NodeClass::Sensitive;
+        })
+        .await;
     let mut judge = Conformance::new(world.store.clone(), world.ids.clone());
     assert!(judge.load(at(1)).await.unwrap().is_empty(), "nothing is approved");
     let sku = world.store.sku("mi300x.192g.8gpu").await.unwrap().unwrap();
@@ -114,7 +106,7 @@ async fn approving_a_fingerprint_judges_the_site_and_a_changed_one_judges_its_no
     assert_eq!(world.allocation(work).await.node, Some(nodes[0]), "who deviates gets work last");
 
     let seen = world.store.last_event().await.unwrap();
-    change(&world, nodes[0], |node| node.fingerprint = Some("other".into())).await;
+    world.change(nodes[0], |node| node.fingerprint = Some("other".into())).await;
     let events = world.store.events(seen, &EventFilter::default(), 1_000).await.unwrap();
     judge.take_in(&events, at(5)).await.unwrap();
     assert_eq!(world.node(nodes[0]).await.deviates_since, Some(at(5)));
@@ -158,7 +150,7 @@ async fn a_wipe_that_lattice_began_takes_the_place_of_a_reboot() {
     let world = World::new().await;
     let nodes = world.add_nodes(8).await;
     reboots_a_quarter(&world).await;
-    change(&world, nodes[0], |node| node.require_wipe("it ended".to_owned(), &Actor::system("allocator"), START)).await;
+    world.change(nodes[0], |node| node.require_wipe("it ended".to_owned(), &Actor::system("allocator"), START)).await;
     assert_eq!(world.store.taken_at(world.site.id).await.unwrap(), (8, 0));
     assert_eq!(begin_wipes(&world.store, &*world.ids, START).await.unwrap().len(), 1);
     assert_eq!(world.store.taken_at(world.site.id).await.unwrap(), (8, 1), "it is being wiped");
@@ -203,11 +195,12 @@ async fn a_thousand_nodes_that_must_not_be_rebooted_keep_no_other_from_it() {
     reboots_a_quarter(&world).await;
     let last_by_name = nodes[999];
     for id in nodes {
-        change(&world, id, |node| {
-            node.state = NodeState::new(Status::Offline, Availability::Down);
-            node.down_cause = Some(if id != last_by_name { DownCause::Disabled } else { DownCause::HeartbeatLost });
-        })
-        .await;
+        world
+            .change(id, |node| {
+                node.state = NodeState::new(Status::Offline, Availability::Down);
+                node.down_cause = Some(if id != last_by_name { DownCause::Disabled } else { DownCause::HeartbeatLost });
+            })
+            .await;
     }
     let mut remediator = remediator(&world, "lattice-1");
     assert_eq!(remediator.tick(at(260)).await.unwrap(), Remediated::default(), "the first thousand are disabled");

@@ -421,18 +421,18 @@ proptest! {
 }
 
 #[test]
-fn who_drains_or_has_an_issue_is_silent_from_its_grace_on_and_who_degraded_from_then() {
-    let grace = Duration::from_secs(60);
+fn who_drains_or_has_an_issue_was_silent_for_window_and_grace_and_who_degraded_for_its_window_before() {
+    let times = HeartbeatPolicy::default().times(NodeClass::Standard);
     let began = |availability, issue: Option<&str>| {
         let minor_issue = issue.map(str::to_owned);
         let silent = Node { minor_issue, ..node(Status::Active, availability) };
-        brake::silence_began(&silent, grace, NOW + Duration::from_secs(80)).since(NOW)
+        NOW.since(brake::silence_began(&silent, times, NOW + Duration::from_secs(80)))
     };
-    assert_eq!(began(Availability::Degraded, None), Duration::ZERO);
+    assert_eq!(began(Availability::Degraded, None), Duration::from_secs(30));
     for (availability, issue) in
         [(Availability::Degraded, Some("a fan is slow")), (Availability::Draining, None), (Availability::Drained, None)]
     {
-        assert_eq!(began(availability, issue), Duration::from_secs(20));
+        assert_eq!(began(availability, issue), Duration::from_secs(10));
     }
 }
 

@@ -109,6 +109,15 @@ impl World {
         assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
     }
 
+    pub async fn change(&self, id: NodeId, change: impl FnOnce(&mut Node)) {
+        let node = self.node(id).await;
+        let mut after = node.successor(START);
+        change(&mut after);
+        let (before, cause, detail) = (Some(node.state), "test".to_owned(), String::new());
+        let change = NodeChange { after, before, action: NodeAction::Updated, cause, detail };
+        self.commit(vec![Change::Node(Box::new(change))], START).await;
+    }
+
     pub async fn add_nodes(&self, count: usize) -> Vec<NodeId> {
         let mut nodes = Vec::new();
         for index in 0..count {

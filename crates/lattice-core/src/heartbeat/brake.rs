@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::node::class::SilenceTimes;
 use crate::node::{Availability, DownCause, Node};
 use crate::time::Timestamp;
 
@@ -11,13 +12,12 @@ pub const FEWEST: usize = 10;
 /// How long the consequences of Down are held back, unless evidence or an operator comes first.
 pub const HOLDS: Duration = Duration::from_secs(600);
 
-/// Since when a node is silent, as its row tells; none: it is not, or not for that reason it is what it is.
-pub fn silent_since(node: &Node, grace: Duration) -> Option<Timestamp> {
+/// When a silent node was heard last, as its row tells; none: it is not silent, or not for that reason it is what it is.
+pub fn silent_since(node: &Node, times: SilenceTimes) -> Option<Timestamp> {
     match node.state.availability {
-        Availability::Degraded if node.minor_issue.is_none() => Some(node.availability_since),
+        Availability::Degraded if node.minor_issue.is_none() => Some(earlier(node.availability_since, times.window())),
         Availability::Down if node.down_cause == Some(DownCause::HeartbeatLost) => {
-            let grace = i64::try_from(grace.as_millis()).unwrap_or(i64::MAX);
-            Some(Timestamp::from_millis(node.availability_since.as_millis().saturating_sub(grace)))
+            Some(earlier(node.availability_since, times.window() + times.grace()))
         }
         Availability::Unknown
         | Availability::Booting
@@ -30,11 +30,14 @@ pub fn silent_since(node: &Node, grace: Duration) -> Option<Timestamp> {
     }
 }
 
-/// When the silence of a node began that is found at `now` to have lasted too long. One that drains, or has an issue, tells
-/// nothing of its silence before.
-pub fn silence_began(node: &Node, grace: Duration, now: Timestamp) -> Timestamp {
-    let grace_ms = i64::try_from(grace.as_millis()).unwrap_or(i64::MAX);
-    silent_since(node, grace).unwrap_or_else(|| Timestamp::from_millis(now.as_millis().saturating_sub(grace_ms)))
+/// When the silence of a node began that is found at `now` to have lasted too long. The row of one that drains, or has an
+/// issue, tells nothing of its silence before.
+pub fn silence_began(node: &Node, times: SilenceTimes, now: Timestamp) -> Timestamp {
+    silent_since(node, times).unwrap_or_else(|| earlier(now, times.window() + times.grace()))
+}
+
+fn earlier(at: Timestamp, by: Duration) -> Timestamp {
+    Timestamp::from_millis(at.as_millis().saturating_sub(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
 }
 
 /// Whether a node counts among those of its site whose silence would be noticed.
@@ -53,18 +56,31 @@ pub fn lets_go(node: &Node, let_go_at: Option<Timestamp>, now: Timestamp) -> boo
         || let_go_at.is_some_and(|at| at >= node.availability_since)
 }
 
-/// Whether the silence of a node that began at `since` is part of a mass failure: more than half of the site's `members`,
-/// and at least [`FEWEST`], fell silent within one `window` around it.
-///
-/// `silences` are the starts of all silences of the site that still last, this node's among them.
-pub fn is_mass_failure(
-    silences: impl Iterator<Item = Timestamp>,
-    since: Timestamp,
-    window: Duration,
-    members: usize,
-) -> bool {
-    let within = |other: Timestamp| other.since(since).max(since.since(other)) <= window;
-    let together = silences.filter(|other| within(*other)).count();
+/// When the silences of a site began.
+pub struct Silences {
+    in_order: Vec<Timestamp>,
+}
+
+impl Silences {
+    /// Of these nodes, in any order.
+    pub fn new(starts: impl Iterator<Item = Timestamp>) -> Self {
+        let mut in_order: Vec<Timestamp> = starts.collect();
+        in_order.sort_unstable();
+        Self { in_order }
+    }
+
+    /// How many began within one `window` around `since`, and last for as long at `now`: who was heard since then is not
+    /// silent.
+    pub fn around(&self, since: Timestamp, window: Duration, now: Timestamp) -> usize {
+        let from = self.in_order.partition_point(|start| *start < earlier(since, window));
+        let latest = (since + window).min(earlier(now, window));
+        self.in_order.partition_point(|start| *start <= latest).saturating_sub(from)
+    }
+}
+
+/// Whether nodes that fell silent `together`, within one window, are a mass failure: more than half of the site's
+/// `members`, and at least [`FEWEST`].
+pub const fn is_mass_failure(together: usize, members: usize) -> bool {
     together >= FEWEST && together * 2 > members
 }
 
@@ -79,7 +95,8 @@ mod tests {
     }
 
     fn mass(silences: &[Timestamp], since: i64, members: usize) -> bool {
-        is_mass_failure(silences.iter().copied(), at(since), WINDOW, members)
+        let silences = Silences::new(silences.iter().copied());
+        is_mass_failure(silences.around(at(since), WINDOW, at(since + 90)), members)
     }
 
     #[test]
@@ -90,5 +107,13 @@ mod tests {
         assert!(!mass(&silences[..9], 0, 9), "nine nodes are a rack, not a mass");
         let spread: Vec<Timestamp> = (0..11).map(|index| at(index * 60)).collect();
         assert!(!mass(&spread, 300, 12), "one after the other is no mass failure");
+    }
+
+    #[test]
+    fn a_window_has_two_ends_and_who_was_heard_within_it_is_not_silent() {
+        let silences = Silences::new([31, 30, 0, -30, -31].into_iter().map(at));
+        assert_eq!(silences.around(at(0), WINDOW, at(90)), 3, "thirty seconds before to thirty after");
+        assert_eq!(silences.around(at(0), WINDOW, at(59)), 2, "the one at 30 was heard 29 s ago");
+        assert_eq!(silences.around(at(0), WINDOW, at(-10)), 0);
     }
 }

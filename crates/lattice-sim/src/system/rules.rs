@@ -5,7 +5,7 @@
 use lattice_core::actor::Role;
 use lattice_core::agent::task::{TaskKind, TaskStatus};
 use lattice_core::allocation::{Allocation, AllocationStatus};
-use lattice_core::heartbeat::brake;
+use lattice_core::heartbeat::brake::{self, Silences};
 use lattice_core::job::JobKind;
 use lattice_core::node::{Availability, DownCause, HoldKind, Node, Status};
 use lattice_core::time::Timestamp;
@@ -248,17 +248,18 @@ fn mass_failures(model: &Model, moved: &Moved<'_>) -> Vec<String> {
         if !fell || before.ownership.allocations == 0 || after.ownership.braked_until.is_some() {
             continue;
         }
-        let times = model.policy.times(before.effective_class());
         let others = || model.nodes.values().filter(|node| node.id != before.id && node.site == before.site);
         let members = others().filter(|node| brake::is_member(node)).count() + 1;
-        let grace = |node: &Node| model.policy.times(node.effective_class()).grace();
+        let times_of = |node: &Node| model.policy.times(node.effective_class());
         // Those who are judged together do not see each other fall: one that was drained, or had an issue, was not silent
         // for others before it.
         let is_earlier =
             |node: &&Node| node.state.availability != Availability::Down || node.availability_since < moved.commit.at;
-        let silences = others().filter(is_earlier).filter_map(|node| brake::silent_since(node, grace(node)));
-        let since = brake::silence_began(before, times.grace(), moved.commit.at);
-        if model.policy.brake && brake::is_mass_failure(silences.chain([since]), since, times.window(), members) {
+        let silences = others().filter(is_earlier).filter_map(|node| brake::silent_since(node, times_of(node)));
+        let (at, times) = (moved.commit.at, times_of(before));
+        let since = brake::silence_began(before, times, at);
+        let together = Silences::new(silences.chain([since])).around(since, times.window(), at);
+        if model.policy.brake && brake::is_mass_failure(together, members) {
             wrong.push(format!("{} lost its work when most of its site fell silent", after.hostname));
         }
     }
