@@ -201,7 +201,7 @@ fn waiting_for_a_drain_follows_its_job() {
 #[test]
 fn waiting_ends_at_the_deadline() {
     let server = Recorded::new(&[(&format!("GET {}", job_path("")), &[ok(bodies::job())])]);
-    insta::assert_snapshot!(server.lattice(&format!("job watch {JOB} --timeout 1s")));
+    insta::assert_snapshot!(server.lattice(&format!("job watch {JOB} --timeout 5s")));
 }
 
 #[test]

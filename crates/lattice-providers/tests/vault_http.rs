@@ -40,6 +40,10 @@ impl Fake {
         let address = listener.local_addr().unwrap();
         let heard = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&heard);
+        let timeout = match &play {
+            Play::Hang => Duration::from_millis(300),
+            Play::Answer(..) | Play::Drop => Duration::from_secs(20),
+        };
         tokio::spawn(async move {
             let mut open = Vec::new();
             loop {
@@ -66,7 +70,7 @@ impl Fake {
             namespace: Some("gpu/dc1".to_owned()),
             ca_pem: None,
             auth: VaultAuth::Token { token: Arc::new(|| Ok(Secret::new(TOKEN.to_owned()))) },
-            timeout: Duration::from_millis(300),
+            timeout,
         };
         Self { store: VaultStore::new(settings, Arc::new(FixedClock)).unwrap(), heard }
     }

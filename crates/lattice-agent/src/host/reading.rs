@@ -87,13 +87,17 @@ mod tests {
     async fn while_a_read_hangs_no_other_is_begun_and_nobody_waits_for_it_again() {
         let (reading, begun) = (Reading::default(), Arc::new(AtomicU32::new(0)));
         let (release, held) = mpsc::channel::<()>();
+        let (begins, has_begun) = mpsc::channel();
         let count = Arc::clone(&begun);
         let hangs = move || {
             count.fetch_add(1, Ordering::SeqCst);
+            begins.send(()).unwrap();
             let _ = held.recv();
             1
         };
         assert_eq!(reading.within(SHORT, hangs).await, None);
+        // Its thread may be slower than who waits for it.
+        has_begun.recv_timeout(LONG).unwrap();
         assert!(reading.is_late());
         let asked_at = Instant::now();
         for _ in 0..50 {

@@ -294,8 +294,10 @@ impl Hands for LinuxHands {
             return Ok(());
         }
         let Some(mut child) = self.child(one.pid, one.start_ticks) else { return Err(None) };
-        let ended = tokio::time::timeout(REAPED_WITHIN, child.wait_for(Option::is_some)).await;
-        Err(ended.ok().and_then(|ended| ended.ok().and_then(|exit| *exit)))
+        let _ = tokio::time::timeout(REAPED_WITHIN, child.wait_for(Option::is_some)).await;
+        // Looked at once more: who is late to look may find both the exit and the end of the wait.
+        let exit = *child.borrow();
+        Err(exit)
     }
 
     async fn stop(&self, one: &AllocationState, grace: Duration) -> Result<StopResult, HandError> {

@@ -135,7 +135,7 @@ fn ended(workloads: &Workloads) -> Vec<AllocationId> {
     workloads.ended().iter().map(|one| one.allocation).collect()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_cannot_be_cleaned_up_has_not_ended_and_delays_neither_others_nor_the_heartbeat() {
     let hands = Arc::new(Scripted::default());
     let workloads = recover(&hands, &Storage::memory()).await;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -11,6 +11,12 @@ use lattice_agent::{HandError, Hands, Host, LinuxHost, Workplace};
 use lattice_core::agent::task::{EraseMethod, GpuScrub, NvmeErase, RamScrub, TaskErrorCode, TaskInput};
 
 use crate::place::FixedClock;
+
+/// A program that does what the file beside it says, which has its name and `.script`.
+///
+/// What a test writes is never run itself: a process that another test starts at that moment has a copy of the open file
+/// until its program begins, and what somebody may write cannot be run.
+const STUB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/host/stub.sh");
 
 /// A machine with two NVMe drives and one GPU, and its tools.
 struct Machine {
@@ -52,9 +58,12 @@ impl Machine {
     /// A tool that is this script; what it is asked is in `asked`.
     fn tool(&self, name: &str, script: &str) {
         let asked = self.root.path().join("asked");
-        let text = format!("#!/bin/sh\necho \"$@\" >> {}\n{script}\n", asked.display());
-        let path = self.write(&format!("tools/{name}"), &text);
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        let text = format!("echo \"$@\" >> {}\n{script}\n", asked.display());
+        let tool = self.write(&format!("tools/{name}.script"), &text).with_extension("");
+        // It stays where its script is replaced.
+        if !tool.exists() {
+            symlink(STUB, tool).unwrap();
+        }
     }
 
     fn asked(&self) -> String {
@@ -127,7 +136,7 @@ async fn a_drive_that_something_holds_or_of_which_nothing_is_known_is_not_erased
         println!("skipped: a_drive_that_something_holds_or_of_which_nothing_is_known_is_not_erased (no loop device)");
         return;
     };
-    std::os::unix::fs::symlink(&backed.0, &device).unwrap();
+    symlink(&backed.0, &device).unwrap();
     let holder = Holder::of(&backed.0);
     let held = hands.wipe(&input, &FixedClock).await.unwrap_err();
     assert!(held.detail.contains("something on this host holds it"), "{held}");

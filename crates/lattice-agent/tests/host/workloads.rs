@@ -74,8 +74,10 @@ async fn a_program_that_cannot_start_leaves_nothing_and_says_why() {
 async fn what_ended_by_itself_is_cleaned_up_and_told_until_the_server_knows() {
     let Some(place) = Place::new("what_ended_by_itself_is_cleaned_up_and_told_until_the_server_knows") else { return };
     let workloads = place.recover().await;
-    let (_, scope) = born(&workloads.start(&start(1, 2, "sleep 1000 & exit 3")).await.unwrap());
-    until("its first process ended", || place.procs(&scope).len() <= 1).await;
+    let forked = place.folder.path().join("forked");
+    let script = format!("sleep 1000 & echo > {}; exit 3", forked.display());
+    let (_, scope) = born(&workloads.start(&start(1, 2, &script)).await.unwrap());
+    until("its first process ended", || forked.exists() && place.procs(&scope).len() == 1).await;
     let left = place.procs(&scope);
     while workloads.count() > 0 {
         workloads.sweep().await.unwrap();

@@ -127,7 +127,19 @@ struct Writer {
     /// None when nothing can be appended: there is no file yet, or a write failed and nobody knows what it left.
     log: Option<Log>,
     /// Held as long as anything may be written.
-    _lock: File,
+    _lock: Lock,
+}
+
+/// The lock of the directory, until it is dropped.
+struct Lock(File);
+
+impl Drop for Lock {
+    /// Closing the file is not enough: a process that is started at this moment has a copy of it, and with it the lock,
+    /// until its program begins.
+    fn drop(&mut self) {
+        // Should this fail, the lock goes with the last copy.
+        let _ = self.0.unlock();
+    }
 }
 
 /// The file, open at its end.
@@ -247,11 +259,11 @@ fn again(error: &io::Error) -> io::Error {
 }
 
 /// The system frees it when the process ends, however it ends.
-fn lock(file: &Path) -> Result<File, SecretError> {
+fn lock(file: &Path) -> Result<Lock, SecretError> {
     let failed = |source| SecretError::Io { what: "lock", file: file.to_owned(), source };
     let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(file).map_err(failed)?;
     match opened.try_lock() {
-        Ok(()) => Ok(opened),
+        Ok(()) => Ok(Lock(opened)),
         Err(TryLockError::Error(source)) => Err(failed(source)),
         Err(TryLockError::WouldBlock) => Err(failed(io::ErrorKind::WouldBlock.into())),
     }

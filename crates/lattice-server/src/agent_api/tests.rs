@@ -463,12 +463,12 @@ async fn parked_heartbeats_are_answered_before_the_drain() {
 
 #[tokio::test]
 async fn a_connection_ends_with_its_life_but_not_within_a_request() {
-    let life = Duration::from_millis(80);
+    let life = Duration::from_secs(1);
     let fixture =
         Fixture::start(Limits { connection_life: life, connection_life_jitter: Duration::ZERO, ..Limits::default() });
     let node = fixture.node().await;
     let (mut connection, session) = node.session().await;
-    let path = heartbeat_path(node.id, 300);
+    let path = heartbeat_path(node.id, 3_000);
     assert!(connection.post::<HeartbeatResponse>(&path, &heartbeat(session, 1)).await.is_ok());
     let ended = tokio::time::timeout(PATIENCE, connection.task).await;
     assert!(ended.is_ok(), "the server closes it after the answer");
@@ -476,7 +476,7 @@ async fn a_connection_ends_with_its_life_but_not_within_a_request() {
 
 #[tokio::test]
 async fn a_silent_connection_is_closed() {
-    let fixture = Fixture::start(Limits { idle_timeout: Duration::from_millis(50), ..Limits::default() });
+    let fixture = Fixture::start(Limits { idle_timeout: Duration::from_secs(2), ..Limits::default() });
     let node = fixture.node().await;
     let (connection, _) = node.session().await;
     assert!(tokio::time::timeout(PATIENCE, connection.task).await.is_ok());

@@ -12,8 +12,9 @@ pub const TAB: &str = "\u{e004}";
 pub const ENTER: &str = "\u{e007}";
 pub const ESCAPE: &str = "\u{e00c}";
 
-/// How long something may take to show: machines that test are busy.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long something may take to show: machines that test are busy, and a script that is lost with its page may take
+/// 10 s of it.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A browser with one window; it ends with this value.
 pub struct Browser {
@@ -35,7 +36,7 @@ impl Browser {
         let data = format!("--user-data-dir={}", profile.path().display());
         let mut args = vec![data.as_str()];
         args.extend("--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync --force-device-scale-factor=1 --window-size=1400,1000".split(' '));
-        let wanted = json!({"capabilities": {"alwaysMatch": {"browserName": "chrome", "timeouts": {"script": 2_000},
+        let wanted = json!({"capabilities": {"alwaysMatch": {"browserName": "chrome", "timeouts": {"script": 10_000},
             "goog:loggingPrefs": {"browser": "ALL"}, "goog:chromeOptions": {"args": args}}}});
         let base = format!("http://127.0.0.1:{port}/session");
         let answer: Value = http.post(&base).json(&wanted).send().await.unwrap().json().await.unwrap();

@@ -44,10 +44,12 @@ fn stop(number: u8) -> TaskInput {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_is_delivered_done_and_reported_and_shown() {
     let world = World::start().await;
+    world.ready().await;
     let begun = std::time::Instant::now();
     let check = world.issue("check", TaskInput::HeartbeatCheck(HeartbeatCheck {})).await;
     let done = world.over(check).await;
     assert_eq!(done.status, TaskStatus::Succeeded, "{done:?}");
+    // One that nobody wakes is parked for 9 s.
     assert!(begun.elapsed() < Duration::from_secs(5), "the parked heartbeat was woken");
     let Some(Progress::Succeeded { output: TaskOutput::HeartbeatCheck { boot_id, running, .. } }) =
         done.report.map(|report| report.progress)

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use lattice_agent::{AgentConfig, AllocationState, Born, Found, HandError, Hands, Host, Pace, Storage, VERSION};
-use lattice_api::agent::{Bootstrap, HealthSummary, HeartbeatConfig};
+use lattice_api::agent::{Bootstrap, HealthSummary};
 use lattice_core::actor::{Actor, Role};
 use lattice_core::agent::task::{
     AllocationStart, CheckpointHow, CheckpointResult, ExitStatus, Progress, Running, StopResult, Task, TaskErrorCode,
@@ -25,7 +25,6 @@ use lattice_core::ids::{AllocationId, CorrelationId, Generation, IdSource, OpId,
 use lattice_core::node::{Availability, HostFacts, Node, NodeClass};
 use lattice_core::time::{Clock, Timestamp};
 use lattice_server::StoreConfig;
-use lattice_server::agent_api::AgentPolicy;
 use lattice_server::clock::{SystemClock, SystemIds};
 use lattice_server::wiring::{Options, Server};
 use lattice_store::{PageRequest, Store, TaskFilter};
@@ -255,7 +254,6 @@ impl World {
             secrets_dir: folder.path().to_owned(),
             api_listen: loopback,
             agent_listen: loopback,
-            agent_policy: AgentPolicy { heartbeat: HeartbeatConfig { interval_ms: 1_000, wait_ms: 900 } },
             ..Options::default()
         };
         let server = Server::start(options, Arc::new(SystemClock), Arc::new(SystemIds)).await.unwrap();

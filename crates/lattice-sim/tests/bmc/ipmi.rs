@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,13 @@ use lattice_providers::machine::bmc::{BmcControl, BmcObserver, PowerOrder};
 use lattice_providers::machine::ipmi::{IpmiClient, IpmiSettings};
 use lattice_sim::clock::SystemClock;
 
-use crate::target::{PASSWORD, Target, login};
+use crate::target::{PASSWORD, PATIENCE, Target, login};
+
+/// A program that does what the file beside it says, which has its name and `.script`.
+///
+/// What a test writes is never run itself: a process that another test starts at that moment has a copy of the open file
+/// until its program begins, and what somebody may write cannot be run.
+const STUB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/bmc/stub.sh");
 
 /// Tells ipmi_sim's console something, and waits for its next prompt.
 fn console(address: SocketAddr, commands: &[&str]) {
@@ -82,10 +88,23 @@ async fn a_user_that_the_bmc_drops_in_silence_counts_as_refused() {
 /// A program in ipmitool's place.
 fn stand_in(directory: &Path, script: &str) -> IpmiSettings {
     let program = directory.join("ipmitool");
-    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(program.with_extension("script"), format!("{script}\n")).unwrap();
+    symlink(STUB, &program).unwrap();
     let settings = IpmiSettings::new("127.0.0.1:9".parse().unwrap(), CipherSuite::Seventeen);
-    IpmiSettings { program: program.to_str().unwrap().to_owned(), limit: Duration::from_millis(800), ..settings }
+    IpmiSettings { program: program.to_str().unwrap().to_owned(), ..settings }
+}
+
+/// Returns once the program has written its process into `pid`; then its limit is over, in a leap.
+async fn outlives(limit: Duration, pid: &Path) {
+    let begins = async {
+        while !std::fs::read_to_string(pid).is_ok_and(|text| text.ends_with('\n')) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, begins).await.expect("the child does not begin");
+    tokio::time::pause();
+    tokio::time::advance(limit).await;
+    tokio::time::resume();
 }
 
 #[tokio::test]
@@ -93,16 +112,20 @@ async fn a_child_that_hangs_is_killed_and_its_effect_is_unknown_only_for_an_orde
     let directory = tempfile::tempdir().unwrap();
     let pid = directory.path().join("pid");
     let settings = stand_in(directory.path(), &format!("echo $$ > {}\nexec sleep 600", pid.display()));
+    let limit = settings.limit;
     let bmc = IpmiClient::new(settings, login(PASSWORD), Arc::new(SystemClock));
     let is_gone = |pid: &Path| {
         let pid = std::fs::read_to_string(pid).unwrap();
         let status = std::fs::read_to_string(format!("/proc/{}/status", pid.trim())).unwrap_or_default();
         status.is_empty() || status.contains("State:\tZ")
     };
-    let late = bmc.power().await.unwrap_err();
+    let (late, ()) = tokio::join!(bmc.power(), outlives(limit, &pid));
+    let late = late.unwrap_err();
     assert!(matches!(late.kind, ErrorKind::Timeout { .. }), "{late}");
     gone(|| is_gone(&pid)).await;
-    let late = bmc.order(PowerOrder::On).await.unwrap_err();
+    std::fs::remove_file(&pid).unwrap();
+    let (late, ()) = tokio::join!(bmc.order(PowerOrder::On), outlives(limit, &pid));
+    let late = late.unwrap_err();
     assert!(late.is_ambiguous(), "{late}");
     gone(|| is_gone(&pid)).await;
 }
@@ -123,8 +146,7 @@ fn of_a_log(directory: &Path) -> IpmiClient {
          *'sel info'*) echo 'SEL Information'; echo \"Entries          : $(cat {0}/count)\";; esac",
         directory.display()
     );
-    let settings = IpmiSettings { limit: Duration::from_secs(20), ..stand_in(directory, &script) };
-    IpmiClient::new(settings, login(PASSWORD), Arc::new(SystemClock))
+    IpmiClient::new(stand_in(directory, &script), login(PASSWORD), Arc::new(SystemClock))
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use lattice_core::change::{Change, Commit, NodeAction, NodeChange, Outcome};
 use lattice_core::command::{Request, bmc as commands};
 use lattice_core::heartbeat::Registry;
 use lattice_core::ids::{CorrelationId, Generation, IdSource, JobId, NodeId, OpId, SiteId, uuid_v7};
-use lattice_core::job::Job;
+use lattice_core::job::{Job, StageName};
 use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::node::{Availability, Node, NodeClass, NodeState, OnboardingMode, Status};
 use lattice_core::secret::Secret;
@@ -25,7 +25,8 @@ use lattice_sim::bmc::{SimBmc, serve};
 use lattice_sim::stop::Stop;
 use lattice_store::{Store, StoreConfig};
 use lattice_workflow::bootstrap::BootstrapConfig;
-use lattice_workflow::runner::{Occasion, Runner, Turn};
+use lattice_workflow::crash::CrashPlan;
+use lattice_workflow::runner::{Occasion, Runner, Turn, TurnError};
 use lattice_workflow::site_clients::SiteClients;
 use lattice_workflow::tools::{Entropy, Limits, LiveWork, SiteCache, Tools};
 use tokio::net::TcpListener;
@@ -36,6 +37,10 @@ use crate::target::PASSWORD;
 pub struct HandClock(AtomicI64);
 
 impl HandClock {
+    pub fn at_start() -> Arc<Self> {
+        Arc::new(Self(AtomicI64::new(1_763_712_000_000)))
+    }
+
     pub fn pass(&self, time: Duration) {
         self.0.fetch_add(i64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
     }
@@ -113,7 +118,7 @@ pub struct Plane {
 impl Plane {
     /// One active, ready node of two GPUs with a simulated BMC, at a manual site that lets BMCs of loopback be called.
     pub async fn new() -> Self {
-        let clock = Arc::new(HandClock(AtomicI64::new(1_763_712_000_000)));
+        let clock = HandClock::at_start();
         let now = clock.now();
         let ids = Arc::new(Ids::default());
         let bmc = SimBmc::new("admin", PASSWORD, clock.clone());
@@ -143,7 +148,7 @@ impl Plane {
         let fleet = Arc::new(Fleet::new(store.clone(), Arc::new(Registry::new())));
         let secrets = Arc::new(Secrets::default());
         let clients = Arc::new(SiteClients::new(secrets.clone(), clock.clone(), ids.clone()));
-        let runner = runner(&store, &clock, &ids, &secrets, Arc::clone(&clients));
+        let runner = runner(&store, &clock, &ids, (&secrets, CrashPlan::never()), Arc::clone(&clients));
         let watch = watch(&store, &fleet, &clients, &ids, "lattice-1");
         let node = NodeId::generate(&*ids, now);
         let plane =
@@ -221,9 +226,15 @@ impl Plane {
 
     /// The process dies and another one takes its place: nothing but the rows and the secrets is left.
     pub fn restart(&mut self) {
+        self.restart_to_die(CrashPlan::never());
+    }
+
+    /// The same, and the new one dies as planned.
+    pub fn restart_to_die(&mut self, crash: CrashPlan) {
         self.clients = Arc::new(SiteClients::new(self.secrets.clone(), self.clock.clone(), self.ids.clone()));
         self.watch = watch(&self.store, &self.fleet, &self.clients, &self.ids, "lattice-1");
-        self.runner = runner(&self.store, &self.clock, &self.ids, &self.secrets, Arc::clone(&self.clients));
+        let clients = Arc::clone(&self.clients);
+        self.runner = runner(&self.store, &self.clock, &self.ids, (&self.secrets, crash), clients);
     }
 
     /// The watch of another server over the same rows, with its own connections to BMCs.
@@ -233,17 +244,24 @@ impl Plane {
     }
 
     /// Turns of a job, time passing between them, until it is over, or waits in `stage`.
-    pub async fn drive(&self, job: JobId, stage: Option<lattice_core::job::StageName>) -> Job {
+    pub async fn drive(&self, job: JobId, stage: Option<StageName>) -> Job {
+        self.drive_to_die(job, stage).await.expect("it dies nowhere")
+    }
+
+    /// The same; none when the process died.
+    pub async fn drive_to_die(&self, job: JobId, stage: Option<StageName>) -> Option<Job> {
         for _ in 0..200 {
-            match self.runner.turn(job, Occasion { woken: true, permitted: true }).await.unwrap() {
-                Turn::Over { job } | Turn::Parked { job, .. } => return (*job).clone(),
-                Turn::Sleep { until, job } => {
+            match self.runner.turn(job, Occasion { woken: true, permitted: true }).await {
+                Err(TurnError::Crashed(_)) => return None,
+                Err(other) => panic!("{other}"),
+                Ok(Turn::Over { job } | Turn::Parked { job, .. }) => return Some((*job).clone()),
+                Ok(Turn::Sleep { until, job }) => {
                     if Some(job.state.stage) == stage {
-                        return (*job).clone();
+                        return Some((*job).clone());
                     }
                     self.clock.pass(until.since(self.clock.now()));
                 }
-                Turn::Held { .. } | Turn::Missing => panic!("the job is not ours"),
+                Ok(Turn::Held { .. } | Turn::Missing) => panic!("the job is not ours"),
             }
         }
         panic!("the job does not end")
@@ -258,7 +276,7 @@ fn runner(
     store: &Store,
     clock: &Arc<HandClock>,
     ids: &Arc<Ids>,
-    secrets: &Arc<Secrets>,
+    (secrets, crash): (&Arc<Secrets>, CrashPlan),
     providers: Arc<SiteClients>,
 ) -> Runner {
     Runner::new(Arc::new(Tools {
@@ -278,7 +296,7 @@ fn runner(
         },
         holder: "lattice-1".to_owned(),
         limits: Limits::default(),
-        crash: lattice_workflow::crash::CrashPlan::never(),
+        crash,
         sites: SiteCache::default(),
     }))
 }

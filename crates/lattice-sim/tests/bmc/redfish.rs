@@ -13,7 +13,8 @@ use lattice_sim::bmc::{BmcFault, Resets};
 use lattice_sim::clock::SystemClock;
 use sha2::Digest;
 
-use crate::target::{PASSWORD, Target, given, login, reaches, redfish};
+use crate::plane::HandClock;
+use crate::target::{PASSWORD, Target, given, login, redfish};
 
 #[tokio::test]
 async fn critical_evidence_is_told_from_warnings() {
@@ -92,12 +93,14 @@ async fn the_bus_of_a_machine_that_is_off_proves_nothing_about_its_gpus() {
 
 #[tokio::test]
 async fn a_reset_that_takes_its_time_is_believed_only_when_the_power_is_seen() {
-    let target = Target::simulator().await;
-    let bmc = target.client();
-    target.sim().set_resets(Resets::After(Duration::from_millis(400)));
+    let clock = HandClock::at_start();
+    let target = Target::simulator_with(clock.clone()).await;
+    let (bmc, takes) = (target.client(), Duration::from_secs(1));
+    target.sim().set_resets(Resets::After(takes));
     bmc.order(PowerOrder::On).await.unwrap();
     assert_eq!(bmc.power().await.unwrap().fact(), PowerFact::Off, "the order was taken, the machine is not on yet");
-    reaches(&*bmc, PowerFact::On).await;
+    clock.pass(takes);
+    assert_eq!(bmc.power().await.unwrap().fact(), PowerFact::On);
 }
 
 #[tokio::test]
@@ -163,7 +166,7 @@ async fn a_hanging_bmc_is_a_timeout_for_a_look_and_an_unknown_effect_for_an_orde
     let settings =
         RedfishSettings { address: *address, trust: RedfishTrust::Plain, system: None, answer_within: within };
     let bmc = RedfishClient::new(settings, login(PASSWORD), Arc::new(SystemClock)).unwrap();
-    bmc.power().await.unwrap();
+    target.client().power().await.unwrap();
     target.sim().add(BmcFault::Hangs);
     let late = bmc.power().await.unwrap_err();
     assert_eq!(late.kind, ErrorKind::Timeout { limit: within });
@@ -204,9 +207,6 @@ async fn a_service_of_many_systems_asks_which_one_is_meant() {
 
 #[tokio::test]
 async fn nobody_at_the_address_is_unreachable() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
-    let nobody = redfish(address, None, login(PASSWORD)).power().await.unwrap_err();
+    let nobody = redfish("127.0.0.1:1".parse().unwrap(), None, login(PASSWORD)).power().await.unwrap_err();
     assert!(matches!(nobody.kind, ErrorKind::Unreachable { .. }), "{nobody}");
 }

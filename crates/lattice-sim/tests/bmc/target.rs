@@ -7,6 +7,7 @@ use std::time::Duration;
 use lattice_core::bmc::{CipherSuite, PowerReading};
 use lattice_core::node::PowerFact;
 use lattice_core::secret::Secret;
+use lattice_core::time::Clock;
 use lattice_providers::machine::bmc::{BmcControl, BmcLogin};
 use lattice_providers::machine::ipmi::{IpmiClient, IpmiSettings};
 use lattice_providers::machine::redfish::{RedfishClient, RedfishSettings, RedfishTrust};
@@ -30,7 +31,12 @@ pub enum Target {
 
 impl Target {
     pub async fn simulator() -> Self {
-        let bmc = SimBmc::new("admin", PASSWORD, Arc::new(SystemClock));
+        Self::simulator_with(Arc::new(SystemClock)).await
+    }
+
+    /// One whose machine has that clock.
+    pub async fn simulator_with(clock: Arc<dyn Clock>) -> Self {
+        let bmc = SimBmc::new("admin", PASSWORD, clock);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         Self::Simulator { _server: serve(listener, Arc::clone(&bmc)), bmc, address }

@@ -72,6 +72,8 @@ pub async fn postgres(name: &str) -> Option<Database> {
     let (server, _) = url.rsplit_once('/').expect("postgres://user@host:port/database");
     // A name is cut at 63 bytes; the process's number keeps runs apart.
     let name = format!("t{}_{}", std::process::id(), &name[..name.len().min(48)]);
+    // A run that was killed may have left one, and numbers of processes come again.
+    administer(server, &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
     administer(server, &format!("CREATE DATABASE {name}")).await;
     let store = Store::open(StoreConfig::postgres(format!("{server}/{name}"))).await.unwrap();
     Some(Database { store, server: server.to_owned(), name })

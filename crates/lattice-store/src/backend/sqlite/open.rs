@@ -17,8 +17,20 @@ const LOCK_FILE: &str = "lattice.lock";
 /// Statements kept prepared for each connection; more than there are different ones in steady use.
 const STATEMENTS: usize = 128;
 
+/// The lock of a data directory, until it is dropped.
+pub(super) struct DirectoryLock(File);
+
+impl Drop for DirectoryLock {
+    /// Closing the file is not enough: a process that is started at this moment has a copy of it, and with it the lock,
+    /// until its program begins.
+    fn drop(&mut self) {
+        // Should this fail, the lock goes with the last copy.
+        let _ = self.0.unlock();
+    }
+}
+
 /// Takes the exclusive lock of the data directory. The system frees it when the process ends, however it ends.
-pub(super) fn lock_directory(path: &Path) -> Result<File, StoreError> {
+pub(super) fn lock_directory(path: &Path) -> Result<DirectoryLock, StoreError> {
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         Some(_) | None => Path::new("."),
@@ -45,7 +57,7 @@ pub(super) fn lock_directory(path: &Path) -> Result<File, StoreError> {
     }
     file.set_len(0).and_then(|()| file.rewind()).map_err(failed)?;
     write!(file, "process {}", std::process::id()).map_err(failed)?;
-    Ok(file)
+    Ok(DirectoryLock(file))
 }
 
 /// The connection that writes.

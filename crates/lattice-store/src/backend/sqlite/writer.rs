@@ -1,7 +1,6 @@
 //! The one writer: takes what waits, commits it in one transaction, answers each call.
 
 use std::collections::HashMap;
-use std::fs::File;
 
 use lattice_core::change::{Change, Outcome};
 use lattice_core::explain::Explain;
@@ -9,6 +8,7 @@ use lattice_core::ids::{EventSeq, OpId};
 use rusqlite::{Connection, ErrorCode, Transaction as SqlTransaction, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::open::DirectoryLock;
 use super::{Work, lookup};
 use crate::apply::{Chain, Put, Transaction, count_row, judge, write};
 use crate::commit::{Head, HeldEpoch, Prepared, RowKey, UniqueKey};
@@ -29,13 +29,13 @@ pub(crate) struct Writer {
     statements: Statements,
     last: watch::Sender<EventSeq>,
     /// Held as long as the connection is.
-    _lock: Option<File>,
+    _lock: Option<DirectoryLock>,
 }
 
 impl Writer {
     pub(super) fn new(
         connection: Connection,
-        lock: Option<File>,
+        lock: Option<DirectoryLock>,
         last: watch::Sender<EventSeq>,
     ) -> Result<Self, StoreError> {
         let chain = stored_chain(&connection)?;
