@@ -88,6 +88,17 @@ pub struct BmcCaller {
     pub since: Timestamp,
 }
 
+/// A drive that a BMC lists.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct BmcDrive {
+    /// The BMC's name of it, to be given to `secure-erase`.
+    pub drive: String,
+    /// Name, model and serial number.
+    pub name: String,
+    /// Whether the BMC offers to erase it.
+    pub erasable: bool,
+}
+
 /// What a look at a BMC found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct BmcCheck {
@@ -101,6 +112,9 @@ pub struct BmcCheck {
     pub firmware: String,
     /// What it does not offer.
     pub not_offered: Vec<String>,
+    /// The drives of its machine, where it lists them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drives: Vec<BmcDrive>,
     /// Why it could not be read.
     pub failure: Option<String>,
     /// What is known of it now.

@@ -194,6 +194,14 @@ mod tests {
                 "lattice hold clear c07u43 disabled",
                 Some(("DELETE", "/api/v1/admin/nodes/c07u43/holds/disabled", "null")),
             ),
+            (
+                "lattice node secure-erase c07u43 --drive /a --drive /b --powered-on",
+                Some((
+                    "POST",
+                    "/api/v1/admin/nodes/c07u43/secure-erase",
+                    r#"{"drives":["/a","/b"],"powered_on":true}"#,
+                )),
+            ),
             ("lattice node bmc check c07u43", Some(("POST", "/api/v1/admin/nodes/c07u43/bmc/check", "null"))),
             (
                 "lattice node drain c07u43 --deadline 2h",

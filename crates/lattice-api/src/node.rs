@@ -196,8 +196,8 @@ pub struct NodeLinks {
     strum::EnumString,
     strum::VariantArray,
 )]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum NodeVerb {
     /// Empty it: no new work, running work ends.
     Drain,
@@ -228,6 +228,8 @@ pub enum NodeVerb {
     Resume,
     /// Withdraw a bootstrap that nobody used.
     Withdraw,
+    /// Have its BMC erase drives of it, out of band: for a machine whose wipe failed, or that leaves. Its OS is lost.
+    SecureErase,
     /// Wipe it after sensitive work; again after a failure when it is forced. spec: S1 "Wipe Failure Handling"
     Wipe,
 }
@@ -237,6 +239,7 @@ impl NodeVerb {
     pub fn command(self, node: &str) -> String {
         match self {
             Self::Wipe => format!("lattice admin node wipe {node} --force"),
+            Self::SecureErase => format!("lattice node secure-erase {node} --drive all"),
             Self::Drain
             | Self::Undrain
             | Self::Disable
@@ -265,6 +268,7 @@ impl NodeVerb {
             Self::Disable => Some("running allocations will be requeued or failed"),
             Self::Reimage => Some("its OS is replaced: what is on it is lost"),
             Self::Remove => Some("the node's identity ends and cannot be reused"),
+            Self::SecureErase => Some("what is on these drives is destroyed, its OS too"),
             Self::Wipe => Some("what is on its GPUs, its NVMe drives and in its memory is destroyed, and it restarts"),
             Self::Drain
             | Self::Undrain
@@ -304,6 +308,12 @@ pub struct ActOnNode {
     /// What becomes of the machine; only for `retire`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disposal: Option<Disposal>,
+    /// The drives, by their names at the BMC as a check of it lists them, or `all`. Only for `secure-erase`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drives: Option<Vec<String>>,
+    /// Erase while the machine is on: for a BMC that reaches its drives only then. Only for `secure-erase`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub powered_on: Option<bool>,
     /// After a wipe that failed, and where none is needed, too; only for `wipe`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,

@@ -137,6 +137,17 @@ fn an_urgent_drain_that_is_confirmed_is_done() {
 }
 
 #[test]
+fn drives_are_named_and_their_erasure_is_confirmed() {
+    let path = "POST /api/v1/admin/nodes/c07u43/secure-erase";
+    let server = Recorded::new(&[(path, &[ok(bodies::drained(true))])]);
+    assert_eq!(server.lattice("node secure-erase c07u43 --yes").status, 1, "which drives?");
+    assert_eq!(server.lattice("node secure-erase c07u43 --drive all").status, 1, "nobody confirmed it");
+    assert!(server.seen().is_empty(), "{:?}", server.seen());
+    assert_eq!(server.lattice("node secure-erase c07u43 --drive /a --drive /b --powered-on --yes").status, 0);
+    assert_eq!(server.seen()[0].body, r#"{"reason":"","drives":["/a","/b"],"powered_on":true}"#);
+}
+
+#[test]
 fn a_plain_drain_does_not_ask() {
     let server = drain();
     assert_eq!(server.lattice("node drain c07u43").status, 0);

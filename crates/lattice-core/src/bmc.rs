@@ -3,6 +3,7 @@
 
 pub mod breaker;
 pub mod endpoint;
+pub mod erasure;
 pub mod health;
 pub mod policy;
 pub mod power;
@@ -10,6 +11,7 @@ pub mod row;
 
 pub use breaker::{Breaker, BreakerOpen, BreakerState, CredentialMark};
 pub use endpoint::{BmcEndpoint, BmcProtocol, BmcTls, BmcWay, CipherSuite, EndpointProblem};
+pub use erasure::{DriveErasure, ErasureState};
 pub use health::{Component, Evidence, HealthReport, Severity, judge};
 pub use policy::BmcPolicy;
 pub use power::{PowerReading, PowerSaid};

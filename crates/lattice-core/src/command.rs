@@ -16,6 +16,7 @@ pub mod label;
 pub mod node;
 mod refused;
 pub mod remedy;
+pub mod secure_erase;
 pub mod silence;
 pub mod site;
 pub mod task;

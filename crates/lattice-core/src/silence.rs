@@ -71,6 +71,7 @@ impl IncidentKind {
             | JobKind::Remove
             | JobKind::Reboot
             | JobKind::Reimage
+            | JobKind::SecureErase
             | JobKind::BmcInvestigation => Self::JobStopped,
         }
     }

@@ -47,6 +47,7 @@ fn every_flow() -> Vec<Flow> {
         flows::reimage_maas(&MaasPolicy::default()),
         flows::bmc_investigation(),
         wipe(),
+        flows::secure_erase(),
     ]
 }
 

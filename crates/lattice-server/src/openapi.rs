@@ -199,6 +199,7 @@ const SINGLE: &[(&str, &str)] = &[
     ),
     ("node.identity_shared", "two agents have the identity of one node and take its session from each other"),
     ("node.conformance_drift", "a node's fingerprint is none of the approved ones; the payload says which it is"),
+    ("node.drive.erased", "a node's BMC says that it erased a drive; that is its word, not evidence"),
     ("node.bmc.evidence", "a node's BMC reports other evidence about its hardware than before"),
     (
         "node.component.changed",
@@ -249,7 +250,17 @@ pub fn event_names() -> Vec<(String, String)> {
             (format!("node.{action}"), "a node changed; the payload has its states, holds and the cause".to_owned())
         })
         .collect();
-    for noun in ["onboarding", "drain", "retirement", "removal", "reboot", "reimage", "bmc_investigation", "wipe"] {
+    for noun in [
+        "onboarding",
+        "drain",
+        "retirement",
+        "removal",
+        "reboot",
+        "reimage",
+        "bmc_investigation",
+        "wipe",
+        "secure_erase",
+    ] {
         for what in ["started", "completed", "failed", "manual_intervention_required", "cancelled"] {
             names.push((format!("node.{noun}.{what}"), format!("a job of kind {noun} reached that point")));
         }

@@ -10,7 +10,7 @@ use lattice_core::job::{Job, JobInput};
 use lattice_core::node::availability::AvailabilityEvent;
 use lattice_core::node::machine::{Facts, Health, NodeEvent, Refused, decide};
 use lattice_core::node::status::{Owner, StatusEvent};
-use lattice_core::node::{Availability, HoldKind, Node, Status};
+use lattice_core::node::{Availability, Hold, HoldKind, Node, Status};
 use lattice_core::time::Timestamp;
 
 use crate::stage::NodeAsk;
@@ -86,6 +86,7 @@ impl Folding {
                 }
             }
             NodeAsk::Wiped => self.wiped(wish, now)?,
+            NodeAsk::StaysInMaintenance(why) => self.stays_in_maintenance(why, wish, now),
             // Read by `facts` when the move is decided.
             NodeAsk::ProvenGone => {}
         }
@@ -119,6 +120,16 @@ impl Folding {
         }
         self.cause = Some("wiped");
         Ok(())
+    }
+
+    fn stays_in_maintenance(&mut self, why: &str, wish: &Wish<'_>, now: Timestamp) {
+        let kind = HoldKind::Maintenance;
+        let of_others = self.after.hold(kind).is_some_and(|hold| hold.job != Some(wish.job.id));
+        if !of_others {
+            self.after.holds.retain(|hold| hold.kind != kind);
+            let (by, reason) = (wish.job.requested_by.clone(), why.to_owned());
+            self.after.holds.push(Hold { kind, by, reason, since: now, until: None, job: None });
+        }
     }
 
     fn moved(&mut self, event: NodeEvent, after: Node) {

@@ -232,6 +232,8 @@ pub enum NodeAsk {
     ProvenGone,
     /// Its wipe is confirmed, and its health check passed since.
     Wiped,
+    /// The hold `maintenance` outlives the job, for that reason: an operator clears it.
+    StaysInMaintenance(String),
 }
 
 /// What is there, before anything is done.

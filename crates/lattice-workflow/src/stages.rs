@@ -15,7 +15,9 @@ mod disable_node;
 mod drain_node;
 mod ensure_hardware_sync_configured;
 mod ensure_pxe_interface_auto;
+mod erase_drives;
 mod find_component;
+mod find_drives;
 mod inject_bootstrap;
 mod load_lxd_site_config;
 mod load_openchami_site_config;
@@ -33,6 +35,7 @@ mod resolve_power_credentials;
 mod retire_node;
 mod set_boot_parameters;
 mod stop_instance;
+mod switch_off;
 mod uninstall_agent;
 mod wait_for_agent_enrollment;
 mod wait_for_boot;
@@ -98,5 +101,8 @@ pub const fn stage_runner(name: StageName) -> &'static dyn StageRunner {
         StageName::ScrubMemory => &wipe::EraseDevices(WipeTarget::MainMemory),
         StageName::RebootHost => &wipe::RebootHost,
         StageName::ConfirmWipe => &wipe::ConfirmWipe,
+        StageName::FindDrives => &find_drives::FindDrives,
+        StageName::SwitchOff => &switch_off::SwitchOff,
+        StageName::EraseDrives => &erase_drives::EraseDrives,
     }
 }

@@ -54,6 +54,7 @@ fn flow_of(name: FlowName) -> Flow {
         FlowName::ReimageOpenchami => flows::reimage_openchami(&OpenchamiPolicy::default()),
         FlowName::ReimageMaas => flows::reimage_maas(&policy),
         FlowName::BmcInvestigation => flows::bmc_investigation(),
+        FlowName::SecureErase => flows::secure_erase(),
         FlowName::SensitiveWipe => flows::sensitive_wipe(
             PATIENCE,
             SensitivePolicy::default().wipe_timeout(),
@@ -191,6 +192,7 @@ const fn undone(kind: UndoKind) -> &'static str {
         UndoKind::DeleteInstance => "deleting the instance",
         UndoKind::Undrain => "taking the drain back",
         UndoKind::RestoreBootParameters => "setting again what it booted before",
+        UndoKind::AwaitErasure => "waiting for the drive that its BMC erases",
     }
 }
 

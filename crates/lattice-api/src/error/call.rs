@@ -33,6 +33,9 @@ enum Options {
     Fixed(&'static str, &'static str),
 }
 
+/// Fields whose option may be repeated.
+const LISTS: [&str; 1] = ["drives"];
+
 const ROOT: &str = "/api/v1/admin";
 
 const fn row(command: &'static str, method: &'static str, path: &'static str, options: Options) -> Row {
@@ -83,7 +86,16 @@ const ROWS: &[Row] = &[
         "node NODE_VERB NODE",
         "POST",
         "nodes/NODE/NODE_VERB",
-        Options::Body(&["reason", "urgent", "image", "disposal", "deadline:deadline_ms", "no_deadline"]),
+        Options::Body(&[
+            "reason",
+            "urgent",
+            "image",
+            "disposal",
+            "deadline:deadline_ms",
+            "no_deadline",
+            "drive:drives",
+            "powered_on",
+        ]),
     ),
     row("admin node wipe NODE", "POST", "nodes/NODE/wipe", Options::Body(&["reason", "force"])),
     read("hold list", "holds"),
@@ -230,7 +242,12 @@ fn fields(options: &[&str], names: &[&str]) -> Option<Map<String, Value>> {
         let mut known = names.iter().map(|name| name.split_once(':').unwrap_or((name, name)));
         let (_, field) = known.find(|(option, _)| *option == name)?;
         let value = if field.ends_with("_ms") { milliseconds(value) } else { value };
-        fields.insert(field.to_owned(), value);
+        match fields.get_mut(field) {
+            Some(Value::Array(several)) => several.push(value),
+            Some(_) => return None,
+            None if LISTS.contains(&field) => drop(fields.insert(field.to_owned(), json!([value]))),
+            None => drop(fields.insert(field.to_owned(), value)),
+        }
         rest = after;
     }
     Some(fields)

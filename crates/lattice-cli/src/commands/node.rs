@@ -16,7 +16,7 @@ use crate::paging::Paging;
 use crate::session::{Answer, Session};
 use crate::vocabulary::word;
 use crate::watch::{self, Deadline};
-use actions::{Act, Drain, Plain, Reimage, Retire, Wait};
+use actions::{Act, Drain, Plain, Reimage, Retire, SecureErase, Wait};
 
 /// What can be done with nodes.
 #[derive(Debug, Subcommand)]
@@ -58,6 +58,8 @@ pub enum Command {
     Wait(Until),
     /// Replace the OS of a node that is drained or down: it boots or is deployed anew, and enrols again
     Reimage(Reimage),
+    /// Have a node's BMC erase drives of it, out of band: for a machine whose wipe failed, or that leaves
+    SecureErase(SecureErase),
     /// Take a node out of scheduling for good; its identity stays
     Retire(Retire),
     /// Give a retired node back
@@ -205,6 +207,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
         Command::Reboot(wait) => actions::wait(Verb::Reboot, wait, session).await,
         Command::Reset(act) => actions::act(Verb::Reset, act, session).await,
         Command::Reimage(reimage) => actions::reimage(reimage, session).await,
+        Command::SecureErase(erase) => actions::secure_erase(erase, session).await,
         Command::Retire(retire) => actions::retire(retire, session).await,
         Command::Reactivate(act) => actions::act(Verb::Reactivate, act, session).await,
         Command::Remove(wait) => actions::wait(Verb::Remove, wait, session).await,

@@ -436,6 +436,7 @@ fn milestone(change: &JobChange) -> Option<String> {
         JobKind::Reimage => "reimage",
         JobKind::BmcInvestigation => "bmc_investigation",
         JobKind::SensitiveWipe => "wipe",
+        JobKind::SecureErase => "secure_erase",
     };
     Some(format!("node.{noun}.{what}"))
 }

@@ -97,6 +97,22 @@ impl Known<'_> {
     }
 }
 
+impl Planned {
+    /// With the hold `maintenance` of its job, as long as that is not over. One that stands already stays.
+    pub(super) fn held(mut self, request: &Request, why: &str) -> Self {
+        let (kind, job) = (HoldKind::Maintenance, self.job);
+        for change in &mut self.commit.changes {
+            if let Change::Node(change) = change
+                && change.after.hold(kind).is_none()
+            {
+                let (by, reason) = (request.actor.clone(), why.to_owned());
+                change.after.holds.push(Hold { kind, by, reason, since: request.now, until: None, job });
+            }
+        }
+        self
+    }
+}
+
 fn planned(known: &Known, request: &Request, moved: Moved, job: Option<Job>) -> Planned {
     let node = known.node;
     let lost = super::allocation::follow(request, node, &moved, known.placed);
@@ -291,23 +307,7 @@ pub fn reimage(known: &Known, request: &Request, image: Image<'_>) -> Result<Pla
     let facts = Facts { owner: Owner::Reimage, ..known.facts(request) };
     decide(node, NodeEvent::Status(StatusEvent::Reimage), &facts, request.now)?;
     known.not_busy()?;
-    let mut planned = known.owned(request, input, "reimage", &request.reason);
-    let job = planned.job;
-    for change in &mut planned.commit.changes {
-        if let Change::Node(change) = change
-            && node.hold(HoldKind::Maintenance).is_none()
-        {
-            change.after.holds.push(Hold {
-                kind: HoldKind::Maintenance,
-                by: request.actor.clone(),
-                reason: "its OS is replaced".to_owned(),
-                since: request.now,
-                until: None,
-                job,
-            });
-        }
-    }
-    Ok(planned)
+    Ok(known.owned(request, input, "reimage", &request.reason).held(request, "its OS is replaced"))
 }
 
 /// Resumes, or creates anew, the job that owns a draining or removing node; a live one is success without a duplicate.

@@ -91,6 +91,22 @@ pub enum Refused {
         /// Where it stands.
         state: NodeState,
     },
+    /// Nobody can be asked out of band.
+    #[error("{hostname} has no BMC")]
+    NoBmc {
+        /// Which node.
+        hostname: String,
+    },
+    /// It may have work, or its OS is needed.
+    #[error("{hostname} is {state} with {allocations} allocations: its drives are not erased")]
+    NotIdle {
+        /// Which node.
+        hostname: String,
+        /// Where it stands.
+        state: NodeState,
+        /// What is placed there or still runs.
+        allocations: u32,
+    },
     /// There is nothing to resume.
     #[error("{hostname} is {state}: no lifecycle job of it is in progress")]
     NothingToResume {
@@ -170,6 +186,8 @@ impl Explain for Refused {
             Self::NothingToResume { .. }
             | Self::NotBootstrapping { .. }
             | Self::NothingToWipe { .. }
+            | Self::NoBmc { .. }
+            | Self::NotIdle { .. }
             | Self::CannotWipe { .. } => Code::NodeState,
             Self::WipeNeedsForce { .. } => Code::ConfirmationNeeded,
             Self::SiteDisabled { .. } | Self::ProfileDisabled { .. } => Code::SiteDisabled,
@@ -202,6 +220,11 @@ impl Explain for Refused {
                     "it stays quarantined until a wipe is confirmed, so that nobody gets what is left on it".to_owned(),
                 ]
             }
+            Self::NoBmc { .. } => vec!["its BMC is who erases its drives".to_owned()],
+            Self::NotIdle { .. } => vec![
+                "drives are erased while their node is drained, down or failed, and in or out of the fleet for good"
+                    .to_owned(),
+            ],
             Self::CannotWipe { .. } => vec!["the agent on the host does the wipe, by signed tasks".to_owned()],
             Self::NothingToResume { .. } => {
                 vec!["only draining and removing nodes, and failed jobs, resume".to_owned()]
@@ -266,6 +289,14 @@ impl Explain for Refused {
                 wipe(hostname, "begins anew"),
                 NextAction::run(format!("lattice node disable {hostname} --yes"), "gives up on it"),
             ],
+            Self::NoBmc { hostname } => vec![NextAction::run(
+                format!("lattice node bmc set {hostname} --address ADDRESS --protocol redfish --from-stdin"),
+                "gives it one",
+            )],
+            Self::NotIdle { hostname, .. } => vec![
+                NextAction::run(format!("lattice node drain {hostname}"), "empties it"),
+                NextAction::run(format!("lattice explain node {hostname}"), "says where it stands"),
+            ],
             Self::CannotWipe { hostname, .. }
             | Self::NothingToResume { hostname, .. }
             | Self::NotBootstrapping { hostname, .. }
@@ -283,21 +314,22 @@ impl Explain for Refused {
             Self::Invalid { field, problem } => {
                 vec![NextAction::Fix { what: format!("give another `{field}`: it {problem}") }]
             }
-            Self::HoldNotManual { hostname, kind } => match kind {
-                HoldKind::Disabled => {
-                    vec![NextAction::run(format!("lattice node enable {hostname}"), "clears the hold `disabled`")]
-                }
-                HoldKind::Maintenance
-                | HoldKind::ConformanceDrift
-                | HoldKind::AgentUpgrade
-                | HoldKind::Rollout
-                | HoldKind::Drift
-                | HoldKind::WipeRequired
-                | HoldKind::WipeFailed => {
-                    vec![NextAction::run(format!("lattice explain node {hostname}"), "says who owns the hold")]
-                }
-            },
+            Self::HoldNotManual { hostname, kind } => vec![of_hold(hostname, *kind)],
         }
+    }
+}
+
+/// Who sets and clears a hold that no operator does.
+fn of_hold(hostname: &str, kind: HoldKind) -> NextAction {
+    match kind {
+        HoldKind::Disabled => NextAction::run(format!("lattice node enable {hostname}"), "clears the hold `disabled`"),
+        HoldKind::Maintenance
+        | HoldKind::ConformanceDrift
+        | HoldKind::AgentUpgrade
+        | HoldKind::Rollout
+        | HoldKind::Drift
+        | HoldKind::WipeRequired
+        | HoldKind::WipeFailed => NextAction::run(format!("lattice explain node {hostname}"), "says who owns the hold"),
     }
 }
 

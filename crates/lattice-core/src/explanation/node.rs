@@ -158,6 +158,7 @@ impl<'a> Story<'a> {
             | JobKind::Remove
             | JobKind::Reboot
             | JobKind::Reimage
+            | JobKind::SecureErase
             | JobKind::BmcInvestigation => format!("follows the {} job that owns it", job.kind),
         };
         self.run(format!("lattice job watch {}", job.id), &effect);

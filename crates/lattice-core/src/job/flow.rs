@@ -100,6 +100,8 @@ pub enum UndoKind {
     Undrain,
     /// What the machine booted before is set again.
     RestoreBootParameters,
+    /// The drive that its BMC erases is waited for.
+    AwaitErasure,
 }
 
 /// How a stage is undone. Undoing observes first, always.

@@ -69,6 +69,8 @@ pub enum FlowName {
     BmcInvestigation,
     /// A node is wiped after sensitive work. spec: S1 "Sensitive Release Sequence"
     SensitiveWipe,
+    /// A node's BMC erases its drives.
+    SecureErase,
 }
 
 /// Seconds.
@@ -532,6 +534,34 @@ pub fn bmc_investigation() -> Flow {
         ..stage(StageName::CheckOutOfBand)
     }];
     Flow { name: FlowName::BmcInvestigation, version: 1, stages, back_edge: None, limit: None }
+}
+
+/// Longest erasure of all drives of a machine, one after the other: one of many terabytes that is overwritten takes most of
+/// a day.
+const ERASE: Duration = s(7 * 86_400);
+
+/// A BMC erases drives of a machine on which nothing runs. Whatever fails asks an operator: nothing is erased that was not
+/// seen to be idle, and what a drive refused a person looks at.
+pub fn secure_erase() -> Flow {
+    let find = Stage { failing: Failing::ForOperator, ..stage(StageName::FindDrives) };
+    let off = Stage {
+        backoff: MACHINE_BACKOFF,
+        timeout: Timeout { windows: 2, ..within(POWER, FailureClass::BmcPowerFailure, "not_seen_idle") },
+        failing: Failing::ForOperator,
+        decisions: &[DecisionKind::OsGone],
+        ..stage(StageName::SwitchOff)
+    };
+    let erase = Stage {
+        backoff: MACHINE_BACKOFF,
+        timeout: within(ERASE, FailureClass::BmcPowerFailure, "erase_timeout"),
+        failing: Failing::ForOperator,
+        resume_at: Some(StageName::SwitchOff),
+        decisions: &[DecisionKind::OsGone],
+        // What a BMC began goes on without its job: nothing else has the machine before it is over.
+        undo: undo(UndoKind::AwaitErasure, ERASE, None),
+        ..stage(StageName::EraseDrives)
+    };
+    Flow { name: FlowName::SecureErase, version: 1, stages: vec![find, off, erase], back_edge: None, limit: None }
 }
 
 fn end_of_identity() -> [Stage; 2] {

@@ -21,6 +21,7 @@ pub const fn allowed_node_statuses(flow: FlowName, status: JobStatus) -> &'stati
         // It only looks: whatever the node does meanwhile is no concern of it.
         FlowName::BmcInvestigation => <Status as strum::VariantArray>::VARIANTS,
         FlowName::SensitiveWipe => &[Status::Active, Status::Offline, Status::Quarantined],
+        FlowName::SecureErase => &[Status::Active, Status::Offline, Status::Quarantined, Status::Retired],
     }
 }
 
@@ -101,6 +102,7 @@ pub fn node_moves(flow: &Flow, before: &JobState, after: &JobState, node: Status
             | FlowName::RebootOpenchami
             | FlowName::ReimageOpenchami
             | FlowName::ReimageMaas
+            | FlowName::SecureErase
             | FlowName::BmcInvestigation => backward(node),
         },
         JobStatus::Cancelled => cancelled(flow, after, node),
@@ -136,6 +138,7 @@ fn forward(flow: &Flow, before: &JobState, after: &JobState, node: Status) -> Ve
             | FlowName::Reboot
             | FlowName::RebootOpenchami
             | FlowName::SensitiveWipe
+            | FlowName::SecureErase
             | FlowName::BmcInvestigation => at == Status::Quarantined && is_taken_up,
         };
         if is_edge(at, to) && (to != Status::Enrolling || may_enrol) {
@@ -170,7 +173,11 @@ fn cancelled(flow: &Flow, after: &JobState, node: Status) -> Vec<Status> {
         | FlowName::OnboardingLxd
         | FlowName::OnboardingOpenchami
         | FlowName::OnboardingManual => cancelled_onboarding(node, flow.keeps_effects(after.highest_stage)),
-        FlowName::Drain | FlowName::Reboot | FlowName::RebootOpenchami | FlowName::BmcInvestigation => Vec::new(),
+        FlowName::Drain
+        | FlowName::Reboot
+        | FlowName::RebootOpenchami
+        | FlowName::SecureErase
+        | FlowName::BmcInvestigation => Vec::new(),
         FlowName::ReimageOpenchami | FlowName::ReimageMaas => {
             if node == Status::Enrolling {
                 vec![Status::Quarantined]

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::flows::Restart;
 use super::{Flow, JobState, StageName, flows};
 use crate::actor::{Actor, Role};
+use crate::bmc::DriveErasure;
 use crate::change::{Change, JobChange};
 use crate::command::Request;
 use crate::command::boots::BOOTS;
@@ -54,6 +55,8 @@ pub enum JobKind {
     BmcInvestigation,
     /// A node is wiped after sensitive work.
     SensitiveWipe,
+    /// A node's BMC erases its drives.
+    SecureErase,
 }
 
 impl JobKind {
@@ -66,7 +69,8 @@ impl JobKind {
             | Self::Remove
             | Self::Reboot
             | Self::Reimage
-            | Self::SensitiveWipe => true,
+            | Self::SensitiveWipe
+            | Self::SecureErase => true,
             Self::BmcInvestigation => false,
         }
     }
@@ -79,7 +83,7 @@ impl JobKind {
             Self::Remove => Owner::Removal,
             Self::Reimage => Owner::Reimage,
             Self::SensitiveWipe => Owner::Cleanup,
-            Self::Reboot | Self::BmcInvestigation => Owner::Operator,
+            Self::Reboot | Self::BmcInvestigation | Self::SecureErase => Owner::Operator,
         }
     }
 }
@@ -159,6 +163,14 @@ pub enum JobInput {
         /// Who restarts the host at its end.
         reboot: WipeReboot,
     },
+    /// Drives are erased by the node's BMC.
+    SecureErase {
+        /// The BMC's names of them, or `all`.
+        drives: Vec<String>,
+        /// The machine stays on: its BMC reaches its drives only then.
+        #[serde(default)]
+        powered_on: bool,
+    },
 }
 
 /// What becomes of a retired node's machine. design: 2-state-model "Jobs"
@@ -237,6 +249,9 @@ pub struct JobOutputs {
     /// The drain of a wipe: this job began it, so it takes it back.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub drained: bool,
+    /// The drives that the BMC erases, and how far it is with each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub erasures: Vec<DriveErasure>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it so")]
@@ -396,6 +411,7 @@ impl JobInput {
             Self::Reimage { .. } | Self::ReimageMaas { .. } => JobKind::Reimage,
             Self::InvestigateBmc => JobKind::BmcInvestigation,
             Self::WipeSensitive { .. } => JobKind::SensitiveWipe,
+            Self::SecureErase { .. } => JobKind::SecureErase,
         }
     }
 }
@@ -482,6 +498,7 @@ pub fn flow_for(input: &JobInput, site: &Site) -> Flow {
             flows::bmc_investigation()
         }
         (JobInput::InvestigateBmc, _) => flows::bmc_investigation(),
+        (JobInput::SecureErase { .. }, _) => flows::secure_erase(),
         (JobInput::WipeSensitive { reboot }, provider) => {
             let restart = match (reboot, provider) {
                 (WipeReboot::Agent, _) => Restart::Agent,

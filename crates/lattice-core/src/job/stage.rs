@@ -116,4 +116,10 @@ pub enum StageName {
     RebootHost,
     /// See that it booted anew, certify the wipe, give it back.
     ConfirmWipe,
+    /// Find the drives that its BMC is to erase.
+    FindDrives,
+    /// Switch the machine off and leave it off; or see that nothing runs on it.
+    SwitchOff,
+    /// Have the BMC erase its drives, one after the other.
+    EraseDrives,
 }

@@ -170,6 +170,7 @@ impl Site {
                 | JobInput::Reboot
                 | JobInput::Reimage { .. }
                 | JobInput::InvestigateBmc
+                | JobInput::SecureErase { .. }
                 | JobInput::WipeSensitive { .. },
                 _,
             ) => Cow::Borrowed(self),

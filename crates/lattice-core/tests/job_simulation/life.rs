@@ -87,7 +87,7 @@ impl Life {
             }
             FlowName::Remove | FlowName::RemoveLxd => Status::Retired,
             FlowName::Reboot | FlowName::RebootOpenchami | FlowName::BmcInvestigation => Status::Offline,
-            FlowName::ReimageOpenchami | FlowName::ReimageMaas => {
+            FlowName::ReimageOpenchami | FlowName::ReimageMaas | FlowName::SecureErase => {
                 dice.pick(&[Status::Active, Status::Offline, Status::Quarantined, Status::Retired])
             }
         };
@@ -545,6 +545,7 @@ fn some_flow(dice: &mut Dice) -> Flow {
         8 => flows::onboarding_openchami(&OpenchamiPolicy::default()),
         9 => flows::reboot_openchami(&OpenchamiPolicy::default()),
         10 => flows::reimage_openchami(&OpenchamiPolicy::default()),
+        16 => flows::secure_erase(),
         17 | 18 => flows::reimage_maas(&policy),
         11 => {
             let (policy, boot) = (OpenchamiPolicy::default(), Duration::from_secs(600));

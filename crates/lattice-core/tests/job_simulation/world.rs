@@ -206,6 +206,8 @@ impl World {
                 &[StageName::CreateLxdInstance, StageName::InjectBootstrap, StageName::WaitForAgentEnrollment]
             }
             UndoKind::Undrain => &[StageName::BeginDrain, StageName::WaitForDrained],
+            // What is erased stays erased.
+            UndoKind::AwaitErasure => &[],
         };
         self.present.retain(|stage| !gone.contains(stage));
     }

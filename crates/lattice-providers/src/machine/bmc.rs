@@ -91,6 +91,11 @@ pub enum Erasure {
         /// The task's address.
         task: String,
     },
+    /// Another drive is there: nothing was told.
+    Another {
+        /// Its name.
+        name: String,
+    },
 }
 
 /// Reads one BMC. Never changes anything.
@@ -144,9 +149,16 @@ pub trait BmcControl: BmcObserver {
     /// [`NotOffered`](crate::error::ErrorKind::NotOffered), or the BMC's refusal.
     async fn boot_once(&self, device: BootDevice) -> Result<(), ProviderError>;
 
-    /// Erases a drive by its own means. Destructive.
+    /// Erases a drive by its own means, if it is still the one of that `name`, as [`BmcObserver::drives`] told it. Destructive.
     ///
     /// # Errors
-    /// [`NotOffered`](crate::error::ErrorKind::NotOffered) when the BMC has no such action for the drive.
-    async fn erase(&self, drive: &str) -> Result<Erasure, ProviderError>;
+    /// [`NotOffered`](crate::error::ErrorKind::NotOffered) when the BMC has no such action for the drive;
+    /// [`Ambiguous`](crate::error::ErrorKind::Ambiguous) when it took the order and does not say where it tells of its end.
+    async fn erase(&self, drive: &str, name: &str) -> Result<Erasure, ProviderError>;
+
+    /// How far an erasure is that goes on, by its `task`.
+    ///
+    /// # Errors
+    /// It failed; or the BMC does not know it any more: what became of it nobody says then.
+    async fn erasure(&self, task: &str) -> Result<Erasure, ProviderError>;
 }

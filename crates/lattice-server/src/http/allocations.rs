@@ -281,6 +281,7 @@ fn what_becomes(verb: NodeVerb, how: Drain, one: &Allocation) -> String {
         | NodeVerb::Reboot
         | NodeVerb::Reset
         | NodeVerb::Reimage
+        | NodeVerb::SecureErase
         | NodeVerb::Quarantine
         | NodeVerb::Recover
         | NodeVerb::Reactivate

@@ -2,15 +2,15 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use lattice_api::bmc::{BmcCaller, BmcCheck, BmcView, SetBmc};
+use lattice_api::bmc::{BmcCaller, BmcCheck, BmcDrive, BmcView, SetBmc};
 use lattice_api::node::Reason;
 use lattice_core::bmc::{Bmc, BmcEndpoint, BmcProtocol, BmcReport, BmcTls, BmcWay, CipherSuite, EndpointProblem};
 use lattice_core::command::bmc::{self as commands, Look, OfNode};
 use lattice_core::explain::{Code, NextAction};
 use lattice_core::node::Node;
 use lattice_core::secret::Secret;
-use lattice_providers::error::ProviderError;
-use lattice_providers::machine::bmc::{BmcAbout, Caller, Waiting};
+use lattice_providers::error::{ErrorKind, ProviderError};
+use lattice_providers::machine::bmc::{BmcAbout, Caller, DriveSeen, Waiting};
 use lattice_providers::secret::{SecretError, SecretObject, SecretPath};
 
 use super::App;
@@ -53,11 +53,13 @@ pub async fn check(State(app): State<App>, Path(node): Path<String>, write: Writ
     let earlier = app.store.bmc_report(node.id).await?;
     let caller = Caller { who: format!("operator {}", write.caller.actor().name), why: "check".to_owned() };
     let since = earlier.as_ref().and_then(BmcReport::log_position);
+    let mut drives = Ok(Vec::new());
     let (about, look) = match app.bmcs.reader(&bmc, &site.bmc, caller).await {
         Ok(reader) => match reader.about().await {
             Ok(about) => {
                 let power = reader.power().await.map_err(|error| error.to_string());
                 let health = reader.health(since).await.map_err(|error| error.to_string());
+                drives = reader.drives().await;
                 (Ok(about), Look { power, health })
             }
             Err(error) => unread(error),
@@ -73,13 +75,22 @@ pub async fn check(State(app): State<App>, Path(node): Path<String>, write: Writ
         app.registry.end_session(after.id);
     }
     let failure = about.as_ref().err().map(ToString::to_string).or_else(|| looked.report.failure.clone());
-    let about = about.unwrap_or_default();
+    let mut about = about.unwrap_or_default();
+    // One that fails to list its drives is looked at none the less; that it offers no list it says itself.
+    let drives = drives.unwrap_or_else(|error| {
+        if !matches!(error.kind, ErrorKind::NotOffered { .. }) {
+            about.not_offered.push(format!("drives now: {error}"));
+        }
+        Vec::new()
+    });
+    let drives = drives.into_iter().map(|DriveSeen { id, name, erasable }| BmcDrive { drive: id, name, erasable });
     Ok(Json(BmcCheck {
         ok: failure.is_none(),
         vendor: about.vendor,
         model: about.model,
         firmware: about.firmware,
         not_offered: about.not_offered,
+        drives: drives.collect(),
         failure,
         report: looked.report,
     }))

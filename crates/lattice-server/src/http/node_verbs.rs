@@ -9,7 +9,7 @@ use lattice_api::node::{ActOnNode, NodeActionAnswer, NodeVerb, UsualTime};
 use lattice_core::change::Change;
 use lattice_core::command::drain::{self, Deadline, Drain, Redrain};
 use lattice_core::command::node::{self as commands, Known, ResumeNode};
-use lattice_core::command::{Planned, Refused, Request, wipe};
+use lattice_core::command::{Planned, Refused, Request, secure_erase, wipe};
 use lattice_core::explain::{Code, NextAction};
 use lattice_core::ids::JobId;
 use lattice_core::job::{OperatorAction, StageName};
@@ -105,6 +105,12 @@ fn check_fields(verb: NodeVerb, body: &ActOnNode) -> Answer<()> {
     if body.disposal.is_some() && verb != NodeVerb::Retire {
         return Err(Refusal::malformed("disposal", format!("is only for `retire`, not for `{verb}`")));
     }
+    if body.drives.is_some() && verb != NodeVerb::SecureErase {
+        return Err(Refusal::malformed("drives", format!("is only for `secure-erase`, not for `{verb}`")));
+    }
+    if body.powered_on.is_some() && verb != NodeVerb::SecureErase {
+        return Err(Refusal::malformed("powered_on", format!("is only for `secure-erase`, not for `{verb}`")));
+    }
     if body.image.is_some() && verb != NodeVerb::Reimage {
         return Err(Refusal::malformed("image", format!("is only for `reimage`, not for `{verb}`")));
     }
@@ -157,6 +163,10 @@ fn plan(
         NodeVerb::Reboot => commands::reboot(known, request),
         NodeVerb::Reset => commands::reset(known, request),
         NodeVerb::Reimage => commands::reimage(known, request, image),
+        NodeVerb::SecureErase => {
+            let (drives, powered_on) = (body.drives.as_deref().unwrap_or_default(), body.powered_on.unwrap_or(false));
+            secure_erase::secure_erase(known, request, drives, powered_on)
+        }
         NodeVerb::Quarantine => commands::quarantine(known, request),
         NodeVerb::Recover => commands::recover(known, request),
         NodeVerb::Retire => commands::retire(known, request, body.disposal.unwrap_or_default()),

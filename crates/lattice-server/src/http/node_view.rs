@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use lattice_api::explanation::{Explanation, Reason, Subject};
 use lattice_api::hold::HoldView;
 use lattice_api::node::{NodeLinks, NodeRow, NodeVerb, NodeView};
+use lattice_core::bmc::BmcProtocol;
+use lattice_core::command::secure_erase::may_be_erased;
 use lattice_core::explanation::{self, NodeContext};
 use lattice_core::ids::SiteId;
 use lattice_core::node::availability::AvailabilityEvent;
@@ -277,6 +279,10 @@ fn verbs(file: &NodeFile) -> Vec<NodeVerb> {
         || file.job.as_ref().is_some_and(|job| job.state.status.is_failed())
     {
         verbs.push(NodeVerb::Resume);
+    }
+    let is_redfish = file.bmc.as_ref().is_some_and(|bmc| bmc.endpoint.way.protocol() == BmcProtocol::Redfish);
+    if is_redfish && may_be_erased(node) && node.ownership.allocations == 0 && node.owning_job.is_none() {
+        verbs.push(NodeVerb::SecureErase);
     }
     if node.hold(HoldKind::WipeRequired).is_some() || node.hold(HoldKind::WipeFailed).is_some() {
         verbs.push(NodeVerb::Wipe);

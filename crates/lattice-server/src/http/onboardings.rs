@@ -192,6 +192,7 @@ pub async fn get(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<
         | JobInput::Reimage { .. }
         | JobInput::ReimageMaas { .. }
         | JobInput::InvestigateBmc
+        | JobInput::SecureErase { .. }
         | JobInput::WipeSensitive { .. } => ("none", None, None, None),
     };
     Ok(Json(OnboardingView {
@@ -281,6 +282,7 @@ async fn onboarding(app: &App, id: &str) -> Answer<Job> {
         | JobKind::Reboot
         | JobKind::Reimage
         | JobKind::BmcInvestigation
+        | JobKind::SecureErase
         | JobKind::SensitiveWipe => Err(Refusal::not_found("onboarding", id)
             .because(format!("job {id} is a {} job", job.kind))
             .next(NextAction::run(format!("lattice job get {id}"), "shows it"))),

@@ -13,6 +13,7 @@ mod onboardings;
 mod receiver;
 mod registrations;
 mod reimage;
+mod secure_erase;
 mod silences;
 mod site_credentials;
 mod site_details;

@@ -436,6 +436,10 @@ const fn verb_words(verb: NodeVerb) -> (&'static str, &'static str) {
         }
         NodeVerb::Reset => ("Reset", "that boot is given up: once its agent registers, its health check decides"),
         NodeVerb::Reimage => ("Reimage…", "its OS is replaced: what is on it is lost, and it enrols again"),
+        NodeVerb::SecureErase => (
+            "Erase drives…",
+            "its BMC erases every drive that it lists: what is on them is destroyed, its OS too, and it stays off and held",
+        ),
         NodeVerb::Quarantine => ("Quarantine…", "it is blocked from scheduling until it is proven healthy"),
         NodeVerb::Recover => ("Recover", "it is taken back once its health check passes"),
         NodeVerb::Retire => ("Retire…", "it is drained and taken out of the fleet; its identity stays"),
@@ -454,6 +458,7 @@ const fn manner_of(verb: NodeVerb, urgent: bool) -> Manner {
         NodeVerb::Disable
         | NodeVerb::Reboot
         | NodeVerb::Reimage
+        | NodeVerb::SecureErase
         | NodeVerb::Quarantine
         | NodeVerb::Retire
         | NodeVerb::Remove

@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use lattice_core::actor::{Actor, Role};
+use lattice_core::bmc::{Bmc, BmcCause, BmcEndpoint, BmcTls, BmcWay, BreakerState};
+use lattice_core::change::Change;
+use lattice_core::ids::Generation;
 use lattice_core::job::{JobInput, JobKind, JobStatus, StageEventStatus, StageName};
 use lattice_core::node::{Availability, DownCause, Hold, HoldKind, OnboardingMode, Status};
 
@@ -113,6 +116,7 @@ async fn node_for(server: &TestServer, fleet: &Fleet, verb: &str) -> String {
         "reactivate" => (Status::Retired, Availability::Drained),
         "remove" => (Status::Retired, Availability::Drained),
         "resume" => (Status::Draining, Availability::Drained),
+        "secure-erase" => (Status::Quarantined, Availability::Drained),
         "withdraw" => (Status::BootstrapIssued, Availability::Unknown),
         other => panic!("{other}"),
     };
@@ -127,8 +131,27 @@ async fn node_for(server: &TestServer, fleet: &Fleet, verb: &str) -> String {
         let (kind, reason) = (HoldKind::Disabled, String::new());
         node.holds.push(Hold { kind, by, reason, since: at, until: None, job: None });
     }
-    let facts = lattice_core::change::Change::HostFacts { node: node.id, facts: Default::default() };
+    let facts = Change::HostFacts { node: node.id, facts: Default::default() };
     server.commit(at, vec![fleet::created(&node), facts]).await;
+    if verb == "secure-erase" {
+        let endpoint = BmcEndpoint {
+            address: "10.1.0.7".parse().unwrap(),
+            port: None,
+            credential_path: "kv/bmcs/1".to_owned(),
+            way: BmcWay::Redfish { tls: BmcTls::SiteAuthority, system: None },
+        };
+        let after = Bmc {
+            node: node.id,
+            site: fleet.site,
+            endpoint,
+            breaker: BreakerState::Closed,
+            refusals: 0,
+            set_at: at,
+            set_by: "mara".to_owned(),
+            generation: Generation::FIRST,
+        };
+        server.commit(at, vec![Change::Bmc { after, cause: BmcCause::Set }]).await;
+    }
     server.hear(node.id, Duration::ZERO);
     name
 }
@@ -149,6 +172,7 @@ async fn every_verb_of_a_node_works_by_its_button() {
         ("reactivate", "done"),
         ("remove", "done"),
         ("resume", "done"),
+        ("secure-erase", "done"),
         ("withdraw", "done"),
     ];
     let mut wrong = Vec::new();
@@ -161,7 +185,8 @@ async fn every_verb_of_a_node_works_by_its_button() {
             .await;
         let command =
             browser.run(&format!("return document.querySelector({button:?}).nextElementSibling.textContent")).await;
-        assert_eq!(command, format!("lattice node {verb} {name}"));
+        let options = if verb == "secure-erase" { " --drive all" } else { "" };
+        assert_eq!(command, format!("lattice node {verb} {name}{options}"));
         press(&browser, &button).await;
         let (kind, text) = outcome(&browser).await;
         if kind != expected {

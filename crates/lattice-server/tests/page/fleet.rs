@@ -214,6 +214,9 @@ pub fn job(server: &TestServer, node: &Node, kind: JobKind, at: Timestamp) -> Jo
         JobKind::Reboot => (JobInput::Reboot, StageName::PowerOff),
         JobKind::Reimage => (JobInput::Reimage { image: None }, StageName::LoadOpenchamiSiteConfig),
         JobKind::BmcInvestigation => (JobInput::InvestigateBmc, StageName::CheckOutOfBand),
+        JobKind::SecureErase => {
+            (JobInput::SecureErase { drives: Vec::new(), powered_on: false }, StageName::FindDrives)
+        }
         JobKind::SensitiveWipe => {
             (JobInput::WipeSensitive { reboot: lattice_core::wipe::WipeReboot::Power }, StageName::PrepareWipe)
         }

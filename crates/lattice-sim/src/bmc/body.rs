@@ -69,10 +69,12 @@ pub(super) fn resource(bmc: &SimBmc, path: &str) -> Option<Value> {
         }
         "/redfish/v1/Systems/1/Storage" => members(&["/redfish/v1/Systems/1/Storage/1"]),
         "/redfish/v1/Systems/1/Storage/1" => json!({ "Drives": [link(DRIVE)] }),
-        DRIVE => json!({
-            "Name": "nvme0", "Model": "Simulated 7.7 TB", "SerialNumber": "S1",
-            "Actions": { "#Drive.SecureErase": { "target": ERASE } },
-        }),
+        DRIVE => {
+            let serial = if bmc.has(&BmcFault::DriveSwapped) { "S2" } else { "S1" };
+            let erase = json!({ "#Drive.SecureErase": { "target": ERASE } });
+            let actions = if bmc.has(&BmcFault::ErasesNothing) { json!({}) } else { erase };
+            json!({ "Name": "nvme0", "Model": "Simulated 7.7 TB", "SerialNumber": serial, "Actions": actions })
+        }
         _ => return None,
     })
 }

@@ -1,6 +1,7 @@
 //! The HTTP front of a simulated BMC.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -22,6 +23,8 @@ use crate::stop::{Stop, spawn_until_stopped};
 
 /// Largest body that is taken.
 const MAX_BODY_BYTES: usize = 64 << 10;
+/// How long the erasure of a drive takes.
+const ERASURE: Duration = Duration::from_secs(40);
 
 /// Serves the BMC on `listener` until stopped.
 pub fn serve(listener: TcpListener, bmc: Arc<SimBmc>) -> Stop {
@@ -64,12 +67,15 @@ async fn answer(
     }
     let path = parts.uri.path_and_query().map_or("", |path| path.as_str());
     Ok(match (parts.method, path) {
+        (Method::GET, TASK) if bmc.has(&BmcFault::ForgetsTasks) => refused(StatusCode::NOT_FOUND, "no such task"),
         (Method::GET, TASK) => task(&bmc),
         (Method::GET, path) => read(&bmc, path),
         (Method::PATCH, SYSTEM) => patch(&bmc, &parts.headers, &body),
         (Method::POST, RESET) => reset(&bmc, body["ResetType"].as_str().unwrap_or_default()),
         (Method::POST, ERASE) => {
             bmc.record("erase");
+            let until = bmc.now() + ERASURE;
+            bmc.state().erasing = Some(until);
             accepted()
         }
         (_, _) => refused(StatusCode::METHOD_NOT_ALLOWED, "no such method here"),
@@ -167,7 +173,7 @@ fn task(bmc: &SimBmc) -> Response<Full<Bytes>> {
         let messages = json!([{ "Message": "the power button is stuck" }]);
         return json_response(StatusCode::OK, &json!({ "TaskState": "Exception", "Messages": messages }));
     }
-    if state.pending.is_some() {
+    if state.pending.is_some() || state.erasing.is_some_and(|until| bmc.now() < until) {
         let mut response = json_response(StatusCode::ACCEPTED, &json!({ "TaskState": "Running" }));
         response.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("0"));
         return response;

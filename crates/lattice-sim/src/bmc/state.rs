@@ -42,6 +42,12 @@ pub enum BmcFault {
         /// The status.
         status: u16,
     },
+    /// It offers no secure erase of its drive.
+    ErasesNothing,
+    /// Somebody put another drive in.
+    DriveSwapped,
+    /// It forgets every task at once.
+    ForgetsTasks,
     /// Its processors come in two pages.
     Pages,
     /// The second page of its processors is followed by itself.
@@ -81,6 +87,7 @@ pub(super) struct State {
     pub(super) faults: Vec<BmcFault>,
     pub(super) resets: Resets,
     pub(super) pending: Option<(Timestamp, bool)>,
+    pub(super) erasing: Option<Timestamp>,
     pub(super) boot_once: Option<String>,
     pub(super) version: u64,
     pub(super) orders: Vec<Order>,
@@ -97,6 +104,7 @@ impl SimBmc {
             faults: Vec::new(),
             resets: Resets::AtOnce,
             pending: None,
+            erasing: None,
             boot_once: None,
             version: 1,
             orders: Vec::new(),
@@ -121,7 +129,7 @@ impl SimBmc {
         self.state().resets = resets;
     }
 
-    /// Tasks of resets end in an exception.
+    /// Tasks of resets and erasures end in an exception.
     pub fn fail_tasks(&self) {
         self.state().task_fails = true;
     }

@@ -109,6 +109,7 @@ const fn may(kind: JobKind) -> &'static [(Deed, StageName, bool)] {
             &[(Deed::Off, StageName::StopInstance, false), (Deed::Delete, StageName::DeleteInstance, false)]
         }
         JobKind::Reboot | JobKind::SensitiveWipe => CYCLE,
+        JobKind::SecureErase => &[(Deed::Off, StageName::SwitchOff, false)],
         JobKind::Drain | JobKind::Retire | JobKind::Reimage | JobKind::BmcInvestigation => &[],
     }
 }

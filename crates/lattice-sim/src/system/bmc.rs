@@ -135,11 +135,15 @@ impl BmcControl for Controller {
         Ok(())
     }
 
-    async fn erase(&self, drive: &str) -> Result<Erasure, ProviderError> {
+    async fn erase(&self, drive: &str, _: &str) -> Result<Erasure, ProviderError> {
         self.reach
             .ground()
             .wrong(format!("{RULE}: {drive} of {} is erased by its BMC, and no job does that", self.node));
         Err(ProviderError::unusable("bmc erase", "there is nothing to erase here"))
+    }
+
+    async fn erasure(&self, _: &str) -> Result<Erasure, ProviderError> {
+        Err(ProviderError::unusable("bmc erasure", "nothing is erased here"))
     }
 }
 

@@ -50,7 +50,9 @@ async fn secure_erase_is_offered_or_said_not_to_be(bmc: &dyn BmcControl, offered
     match bmc.drives().await {
         Ok(drives) if offered => {
             assert!(drives.iter().all(|drive| drive.erasable), "{drives:?}");
-            let outcome = bmc.erase(&drives[0].id).await.unwrap();
+            let another = bmc.erase(&drives[0].id, "another drive").await.unwrap();
+            assert_eq!(another, Erasure::Another { name: drives[0].name.clone() });
+            let outcome = bmc.erase(&drives[0].id, &drives[0].name).await.unwrap();
             assert!(matches!(outcome, Erasure::Running { .. }), "{outcome:?}");
         }
         Err(error) if !offered => assert!(matches!(error.kind, ErrorKind::NotOffered { .. }), "{error}"),

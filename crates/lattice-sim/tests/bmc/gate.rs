@@ -126,7 +126,7 @@ async fn a_forbidden_or_refused_call_is_no_refusal_of_the_credential() {
     let gate = Arc::new(Gate::default());
     let bmc = gated(&target, &gate, PASSWORD, "job 7");
     for _ in 0..4 {
-        bmc.erase("/redfish/v1/nothing").await.unwrap_err();
+        bmc.erase("/redfish/v1/nothing", "nvme0").await.unwrap_err();
     }
     assert_eq!(bmc.power().await.unwrap().fact(), PowerFact::Off);
 }

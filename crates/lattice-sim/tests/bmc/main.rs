@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at what it cannot do")]
 
 mod conformance;
+mod erase;
 mod gate;
 mod ipmi;
 mod plane;

@@ -79,6 +79,7 @@ impl<'a> Named<'a> {
             | JobInput::Reimage { .. }
             | JobInput::ReimageMaas { .. }
             | JobInput::InvestigateBmc
+            | JobInput::SecureErase { .. }
             | JobInput::WipeSensitive { .. } => {
                 let why = format!("{} has no component at its provider", ctx.node.hostname);
                 Err(error(FailureClass::InputConfigError, "machine_unknown", why))

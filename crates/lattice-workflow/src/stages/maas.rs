@@ -157,6 +157,7 @@ pub(super) fn asked<'a>(ctx: &'a Context<'_>) -> Result<Asked<'a>, StageError> {
         | JobInput::Reimage { .. }
         | JobInput::ReimageMaas { .. }
         | JobInput::InvestigateBmc
+        | JobInput::SecureErase { .. }
         | JobInput::WipeSensitive { .. } => Err(error(
             FailureClass::InputConfigError,
             "wrong_input",

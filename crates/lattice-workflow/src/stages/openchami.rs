@@ -88,7 +88,8 @@ pub(super) fn wanted(
         | JobInput::Drain { .. }
         | JobInput::Retire { .. }
         | JobInput::Remove
-        | JobInput::InvestigateBmc => None,
+        | JobInput::InvestigateBmc
+        | JobInput::SecureErase { .. } => None,
     };
     let Some((name, profile)) = site.profile(name) else {
         let why = format!("site {} has no boot profile `{}`", ctx.site.name, name.unwrap_or(&site.boot_profile));

@@ -105,6 +105,7 @@ impl Asked {
             | JobInput::Reimage { .. }
             | JobInput::ReimageMaas { .. }
             | JobInput::InvestigateBmc
+            | JobInput::SecureErase { .. }
             | JobInput::WipeSensitive { .. } => Self::default(),
         }
     }

@@ -9,6 +9,7 @@ mod reboot;
 pub use confirm::ConfirmWipe;
 pub use erase::EraseDevices;
 pub use prepare::PrepareWipe;
+pub(in crate::stages) use prepare::is_heard;
 pub use reboot::RebootHost;
 
 use std::time::Duration;

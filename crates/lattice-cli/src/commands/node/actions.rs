@@ -88,6 +88,20 @@ pub struct Reimage {
     image: Option<String>,
 }
 
+/// Options of `secure-erase`.
+#[derive(Debug, Args)]
+pub struct SecureErase {
+    /// Which node, why, and whether to wait
+    #[command(flatten)]
+    wait: Wait,
+    /// A drive, by the name that `lattice node bmc check NODE` lists, or `all`; may be repeated
+    #[arg(long = "drive", value_name = "NAME", required = true)]
+    drives: Vec<String>,
+    /// Leave the machine on: its BMC reaches its drives only then
+    #[arg(long)]
+    powered_on: bool,
+}
+
 /// Options of `lattice admin node wipe NODE`.
 #[derive(Debug, Args)]
 pub struct Wipe {
@@ -147,6 +161,16 @@ pub async fn reimage(reimage: Reimage, session: &Session) -> Result<(), Failure>
     perform_and_wait(NodeVerb::Reimage, &reimage.wait, &body, session).await
 }
 
+/// Has drives of a node erased by its BMC.
+///
+/// # Errors
+/// As [`wait`].
+pub async fn secure_erase(erase: SecureErase, session: &Session) -> Result<(), Failure> {
+    let powered_on = erase.powered_on.then_some(true);
+    let body = ActOnNode { drives: Some(erase.drives), powered_on, ..body(&erase.wait.act) };
+    perform_and_wait(NodeVerb::SecureErase, &erase.wait, &body, session).await
+}
+
 /// Wipes a node; without `--force` it is only said what would happen, with it nothing more is asked.
 /// spec: S1 "Wipe Failure Handling"
 ///
@@ -186,6 +210,7 @@ async fn perform_and_wait(verb: NodeVerb, wait: &Wait, body: &ActOnNode, session
             | NodeVerb::Enable
             | NodeVerb::Reset
             | NodeVerb::Reimage
+            | NodeVerb::SecureErase
             | NodeVerb::Quarantine
             | NodeVerb::Recover
             | NodeVerb::Retire

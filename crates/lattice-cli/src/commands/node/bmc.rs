@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use lattice_api::bmc::{BmcCheck, BmcProtocol, BmcReport, BmcTls, BmcView, BreakerState, SetBmc};
+use lattice_api::bmc::{BmcCheck, BmcDrive, BmcProtocol, BmcReport, BmcTls, BmcView, BreakerState, SetBmc};
 use lattice_api::client::{get, post};
 use lattice_api::node::Reason;
 use lattice_api::site::PowerLogin;
@@ -191,12 +191,18 @@ impl Shown for BmcCheck {
             ("firmware", self.firmware.clone()),
             ("not offered", self.not_offered.join(", ")),
         ]);
-        format!("{head}{}", said(&self.report, look))
+        let drives: Vec<_> = self.drives.iter().map(|one| ("drive", drive(one))).collect();
+        format!("{head}{}{}", facts(&drives), said(&self.report, look))
     }
 
     fn names(&self) -> Vec<String> {
         vec![self.report.node.to_string()]
     }
+}
+
+fn drive(one: &BmcDrive) -> String {
+    let how = if one.erasable { "" } else { ", which it cannot erase" };
+    format!("{}: {}{how}", one.drive, one.name)
 }
 
 fn said(report: &BmcReport, look: Look) -> String {

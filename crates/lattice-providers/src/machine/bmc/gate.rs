@@ -309,7 +309,10 @@ impl BmcControl for Gated {
     async fn boot_once(&self, device: BootDevice) -> Result<(), ProviderError> {
         self.pass("bmc boot_once", self.bmc.boot_once(device)).await
     }
-    async fn erase(&self, drive: &str) -> Result<Erasure, ProviderError> {
-        self.pass("bmc erase", self.bmc.erase(drive)).await
+    async fn erase(&self, drive: &str, name: &str) -> Result<Erasure, ProviderError> {
+        self.pass("bmc erase", self.bmc.erase(drive, name)).await
+    }
+    async fn erasure(&self, task: &str) -> Result<Erasure, ProviderError> {
+        self.pass("bmc erasure", self.bmc.erasure(task)).await
     }
 }

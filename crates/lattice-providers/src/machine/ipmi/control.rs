@@ -79,8 +79,12 @@ impl BmcControl for IpmiClient {
         self.run("boot_once", Effect::Changes, &["chassis", "bootdev", word]).await.map(drop)
     }
 
-    async fn erase(&self, _: &str) -> Result<Erasure, ProviderError> {
+    async fn erase(&self, _: &str, _: &str) -> Result<Erasure, ProviderError> {
         Err(ProviderError::not_offered("ipmi erase", "IPMI has no secure erase: use Redfish or the node's agent"))
+    }
+
+    async fn erasure(&self, _: &str) -> Result<Erasure, ProviderError> {
+        Err(ProviderError::not_offered("ipmi erasure", "IPMI has no secure erase: use Redfish or the node's agent"))
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::body::{Collection, Drive, Manager, ResetAction, Storage, System};
 use super::client::{RedfishClient, read};
+use super::task::TaskSeen;
 use crate::error::{ErrorKind, ProviderError};
 use crate::machine::bmc::{BmcAbout, BmcControl, BmcObserver, BootDevice, DriveSeen, Erasure, NextBoot, PowerOrder};
 
@@ -70,7 +71,11 @@ impl BmcObserver for RedfishClient {
         let call = "drives";
         let none = || ProviderError::not_offered("redfish drives", "this BMC lists no drives");
         let storage = self.system(call).await?.storage.ok_or_else(none)?;
-        let subsystems = self.offered_collection(call, &storage.id).await?.ok_or_else(none)?.members;
+        let Collection { members: subsystems, next } =
+            self.offered_collection(call, &storage.id).await?.ok_or_else(none)?;
+        if next.is_some() {
+            return Err(ProviderError::malformed("redfish drives", "the BMC lists more storage than it gives"));
+        }
         let mut drives = Vec::new();
         for subsystem in &subsystems {
             for link in self.get::<Storage>(call, &subsystem.id).await?.drives {
@@ -78,10 +83,8 @@ impl BmcObserver for RedfishClient {
                     return Err(ProviderError::malformed("redfish drives", "the BMC lists more than 256 drives"));
                 }
                 let drive: Drive = self.get(call, &link.id).await?;
-                let name = [&drive.name, &drive.model, &drive.serial_number];
-                let name: Vec<_> = name.into_iter().filter(|text| !text.is_empty()).map(String::as_str).collect();
                 let erasable = drive.actions.secure_erase.is_some();
-                drives.push(DriveSeen { id: link.id, name: crate::message::bounded(&name.join(" ")), erasable });
+                drives.push(DriveSeen { name: name_of(&drive), id: link.id, erasable });
             }
         }
         Ok(drives)
@@ -148,18 +151,40 @@ impl BmcControl for RedfishClient {
         Ok(())
     }
 
-    async fn erase(&self, drive: &str) -> Result<Erasure, ProviderError> {
+    async fn erase(&self, drive: &str, name: &str) -> Result<Erasure, ProviderError> {
         let call = "erase";
         let seen: Drive = self.get(call, drive).await?;
+        let there = name_of(&seen);
+        if there != name {
+            return Ok(Erasure::Another { name: there });
+        }
         let Some(action) = seen.actions.secure_erase else {
             return Err(ProviderError::not_offered("redfish erase", "this BMC offers no secure erase of the drive"));
         };
         let answer = self.send(call, Method::POST, &action.target, Some(&json!({})), None).await?;
-        Ok(match (answer.status, answer.location()) {
-            (StatusCode::ACCEPTED, Some(task)) => Erasure::Running { task },
-            (_, _) => Erasure::SaidDone,
+        match (answer.status, answer.location()) {
+            (StatusCode::ACCEPTED, Some(task)) => Ok(Erasure::Running { task }),
+            (StatusCode::ACCEPTED, None) => {
+                let detail = "it took the order, and does not say where it tells of its end".to_owned();
+                Err(ProviderError::new("redfish erase", ErrorKind::Ambiguous { detail }))
+            }
+            (_, _) => Ok(Erasure::SaidDone),
+        }
+    }
+
+    async fn erasure(&self, task: &str) -> Result<Erasure, ProviderError> {
+        Ok(match self.known_task("erasure", task).await? {
+            TaskSeen::Done => Erasure::SaidDone,
+            TaskSeen::Running { .. } => Erasure::Running { task: task.to_owned() },
         })
     }
+}
+
+/// Name, model and serial number.
+fn name_of(drive: &Drive) -> String {
+    let words = [&drive.name, &drive.model, &drive.serial_number];
+    let words: Vec<_> = words.into_iter().filter(|text| !text.is_empty()).map(String::as_str).collect();
+    crate::message::bounded(&words.join(" "))
 }
 
 const fn is_stale(error: &ProviderError) -> bool {

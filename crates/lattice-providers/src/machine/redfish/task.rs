@@ -46,14 +46,17 @@ impl RedfishClient {
         Err(ProviderError::new(format!("redfish {call}"), ErrorKind::Ambiguous { detail }))
     }
 
-    /// Looks at a task once.
+    /// Looks at a task once. A monitor goes away with its task's result.
     pub(super) async fn task(&self, call: &str, monitor: &str) -> Result<TaskSeen, ProviderError> {
-        let answer = match self.send(call, Method::GET, monitor, None, None).await {
-            Ok(answer) => answer,
-            // A monitor goes away with its task's result.
-            Err(error) if error.is_not_found() => return Ok(TaskSeen::Done),
-            Err(error) => return Err(error),
-        };
+        match self.known_task(call, monitor).await {
+            Err(error) if error.is_not_found() => Ok(TaskSeen::Done),
+            known => known,
+        }
+    }
+
+    /// Looks at a task once, where its end must be seen: one that is gone is an error.
+    pub(super) async fn known_task(&self, call: &str, monitor: &str) -> Result<TaskSeen, ProviderError> {
+        let answer = self.send(call, Method::GET, monitor, None, None).await?;
         let look_again = answer.retry_after().unwrap_or(PAUSE).max(Duration::from_millis(100));
         if answer.body.is_empty() {
             return Ok(if answer.status == StatusCode::ACCEPTED {

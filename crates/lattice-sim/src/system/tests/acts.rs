@@ -34,6 +34,7 @@ impl Case {
             | JobKind::Reboot
             | JobKind::Reimage
             | JobKind::BmcInvestigation
+            | JobKind::SecureErase
             | JobKind::SensitiveWipe => (Status::Active, Availability::Drained),
         };
         let node = bench.node(|node| node.state = state(status, availability));

@@ -68,7 +68,8 @@ async fn quiet(ctx: &Context<'_>) -> Observation {
     }
 }
 
-async fn is_heard(ctx: &Context<'_>) -> bool {
+/// Whether the agent of the node was heard within its window.
+pub(in crate::stages) async fn is_heard(ctx: &Context<'_>) -> bool {
     let times = ctx.site.heartbeat.times(ctx.node.effective_class());
     let heard = ctx.tools.live_work.last_heard(ctx.node.id).await;
     heard.is_some_and(|at| ctx.now.since(at) < times.window())

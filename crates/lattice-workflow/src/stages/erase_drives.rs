@@ -1,0 +1,158 @@
+//! Has the BMC erase drives by its own means, one after the other. That one is done is the BMC's word, and told as that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lattice_core::bmc::{DriveErasure, ErasureState};
+use lattice_core::change::{Change, Resource};
+use lattice_core::failure::FailureClass;
+use lattice_core::job::StageError;
+use lattice_core::job::flow::UndoKind;
+use lattice_providers::error::ErrorKind;
+use lattice_providers::machine::bmc::{BmcControl, Erasure};
+
+use super::switch_off::{Idle, idle};
+use crate::power::{of_bmc, own_bmc};
+use crate::stage::{Context, Delta, NodeAsk, Observation, Outcome, StageRunner, error};
+
+/// How soon an erasure is looked at again: a cryptographic one takes seconds, one that overwrites takes hours.
+const RECHECK: Duration = Duration::from_secs(15);
+
+/// See the module.
+pub struct EraseDrives;
+
+#[async_trait]
+impl StageRunner for EraseDrives {
+    async fn observe(&self, ctx: &Context<'_>) -> Result<Observation, StageError> {
+        let erasures = &ctx.job.outputs.erasures;
+        let Some((one, task)) = Self::running(ctx) else {
+            let is_done = |one: &DriveErasure| matches!(one.state, ErasureState::SaidDone { .. });
+            return Ok(match erasures.iter().all(is_done) {
+                true => {
+                    let said = format!("{} erased, as its BMC says", names(erasures));
+                    // Nothing boots it by itself: there is nothing on it.
+                    let stays = NodeAsk::StaysInMaintenance("its drives were erased".to_owned());
+                    Observation::Done(Delta::said(said).ask(stays))
+                }
+                false => Observation::Absent,
+            });
+        };
+        match bmc_of(ctx).await?.erasure(task).await {
+            Ok(Erasure::Running { .. }) => Ok(Observation::Waiting {
+                recheck_at: ctx.now + RECHECK,
+                waiting_for: format!("the BMC of {} to erase {}", ctx.node.hostname, one.name),
+                delta: Delta::default(),
+            }),
+            Ok(Erasure::SaidDone | Erasure::Another { .. }) => Ok(Observation::Waiting {
+                recheck_at: ctx.now,
+                waiting_for: "the next drive".to_owned(),
+                delta: said_done(ctx, one),
+            }),
+            Err(gone) if gone.is_not_found() => {
+                let why = format!(
+                    "the BMC of {} does not know any more what became of the erasure of {}: resumed, it is told anew",
+                    ctx.node.hostname, one.name
+                );
+                let again = with_state(ctx, &one.drive, ErasureState::Waiting);
+                Ok(Observation::Failed(error(FailureClass::StateAmbiguity, "erasure_unknown", why), again))
+            }
+            // It failed, and its task ends with that: a person looks at what a drive refused.
+            Err(failed) if matches!(failed.kind, ErrorKind::PowerFailed { .. }) => {
+                let why = format!("the BMC of {} did not erase {}: {failed}", ctx.node.hostname, one.name);
+                let again = with_state(ctx, &one.drive, ErasureState::Waiting);
+                Ok(Observation::Failed(error(FailureClass::HardwareMismatch, "erase_failed", why), again))
+            }
+            Err(unread) => Err(of_bmc(ctx.now)(unread)),
+        }
+    }
+
+    async fn act(&self, ctx: &Context<'_>, _: &str) -> Result<Outcome, StageError> {
+        let Some(next) = ctx.job.outputs.erasures.iter().find(|one| one.state == ErasureState::Waiting) else {
+            return Ok(Outcome::Done(Delta::default().skipped()));
+        };
+        let host = &ctx.node.hostname;
+        let bmc = bmc_of(ctx).await?;
+        if !matches!(idle(ctx).await?, Idle::Seen { .. }) {
+            let why = format!("{host} is not seen to be idle any more: {} is not erased", next.name);
+            return Err(error(FailureClass::StateAmbiguity, "not_idle", why));
+        }
+        let (delta, recheck_at) = match bmc.erase(&next.drive, &next.name).await.map_err(of_bmc(ctx.now))? {
+            // Somebody pulled it since, and put another one in its place.
+            Erasure::Another { name } => {
+                let why = format!("at {} of {host} is {name}, not {}: it is not erased", next.drive, next.name);
+                return Err(error(FailureClass::HardwareMismatch, "drive_changed", why));
+            }
+            Erasure::SaidDone => (said_done(ctx, next), ctx.now),
+            Erasure::Running { task } => {
+                let state = ErasureState::Running { task, since: ctx.now };
+                (with_state(ctx, &next.drive, state), ctx.now + RECHECK)
+            }
+        };
+        let waiting_for = format!("the BMC of {host} to erase {}", next.name);
+        Ok(Outcome::StillGoing { recheck_at, waiting_for, delta })
+    }
+
+    /// Nothing brings back what is erased: the drive that its BMC is at is waited for, and no other one is begun.
+    async fn undo(&self, ctx: &Context<'_>, _: UndoKind, _: &str) -> Result<Outcome, StageError> {
+        let Some((one, task)) = Self::running(ctx) else {
+            return Ok(Outcome::Done(Delta::said("its BMC erases nothing").skipped()));
+        };
+        match bmc_of(ctx).await?.erasure(task).await {
+            Ok(Erasure::Running { .. }) => Ok(Outcome::StillGoing {
+                recheck_at: ctx.now + RECHECK,
+                waiting_for: format!("the BMC of {} to end the erasure of {}", ctx.node.hostname, one.name),
+                delta: Delta::default(),
+            }),
+            Ok(Erasure::SaidDone | Erasure::Another { .. }) => Ok(Outcome::Done(said_done(ctx, one))),
+            Err(over) if over.is_not_found() || matches!(over.kind, ErrorKind::PowerFailed { .. }) => {
+                let said = format!("the erasure of {} is over: {over}", one.name);
+                let delta = with_state(ctx, &one.drive, ErasureState::Waiting);
+                Ok(Outcome::Done(Delta { message: said, ..delta }))
+            }
+            Err(unread) => Err(of_bmc(ctx.now)(unread)),
+        }
+    }
+}
+
+impl EraseDrives {
+    /// What the BMC is at, if it is at one.
+    fn running<'a>(ctx: &'a Context<'_>) -> Option<(&'a DriveErasure, &'a str)> {
+        ctx.job.outputs.erasures.iter().find_map(|one| match &one.state {
+            ErasureState::Running { task, .. } => Some((one, task.as_str())),
+            ErasureState::Waiting | ErasureState::SaidDone { .. } => None,
+        })
+    }
+}
+
+/// The node's BMC.
+///
+/// # Errors
+/// It has none any more, or it cannot be called.
+pub(super) async fn bmc_of(ctx: &Context<'_>) -> Result<Arc<dyn BmcControl>, StageError> {
+    own_bmc(ctx).await?.ok_or_else(|| {
+        let why = format!("{} has no BMC any more", ctx.node.hostname);
+        error(FailureClass::InputConfigError, "no_bmc", why)
+    })
+}
+
+fn with_state(ctx: &Context<'_>, drive: &str, state: ErasureState) -> Delta {
+    let mut outputs = ctx.outputs();
+    for one in outputs.erasures.iter_mut().filter(|one| one.drive == drive) {
+        one.state = state.clone();
+    }
+    Delta::default().outputs(outputs)
+}
+
+fn said_done(ctx: &Context<'_>, one: &DriveErasure) -> Delta {
+    let detail = format!("{} ({}) is erased, as its BMC says", one.name, one.drive);
+    let mut delta = with_state(ctx, &one.drive, ErasureState::SaidDone { at: ctx.now });
+    delta.message.clone_from(&detail);
+    let (name, resource) = ("node.drive.erased".to_owned(), Resource::Node(ctx.node.id));
+    delta.changes.push(Change::Note { name, resource, detail });
+    delta
+}
+
+fn names(erasures: &[DriveErasure]) -> String {
+    erasures.iter().map(|one| one.name.as_str()).collect::<Vec<_>>().join(", ")
+}
