@@ -5,12 +5,16 @@
 #[path = "../../lattice-providers/tests/vault/mod.rs"]
 mod vault;
 
+mod installation;
+
 use std::fmt::Debug;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use installation::{Installation, tail};
 
 use lattice_agent::Pace;
 use lattice_core::secret::Secret;
@@ -28,132 +32,22 @@ const PATIENCE: Duration = Duration::from_secs(400);
 /// Not the port of `lattice dev`, nor of the test that kills servers.
 const SSH_PORT: u16 = 22_133;
 
-/// The server's place, and the server while it runs.
-struct Installation {
-    folder: tempfile::TempDir,
-    api: SocketAddr,
-    http: reqwest::Client,
-    deadline: Instant,
-    child: Option<Child>,
+/// A server on that Vault, with a login of its own.
+async fn on(vault: &Vault, secret_id: &str) -> Installation {
+    let server = Installation::new("one", PATIENCE);
+    std::fs::write(server.path("secret-id"), format!("{secret_id}\n")).unwrap();
+    server.configure(&secrets_in(vault, &server).await);
+    server
 }
 
-impl Installation {
-    async fn on(vault: &Vault, secret_id: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let (api, agents) = (free_port(), free_port());
-        std::fs::write(folder.path().join("secret-id"), format!("{secret_id}\n")).unwrap();
-        let text = format!(
-            "[server]\ndata_dir = \"{data}\"\nname = \"one\"\n[http]\nlisten = \"{api}\"\n\
-             [agents]\nlisten = \"{agents}\"\naddress = \"https://{agents}\"\n\
-             [log]\nlevel = \"debug\"\nformat = \"json\"\n\
-             [secrets]\nbackend = \"vault\"\nvault_address = \"{}\"\nvault_role_id = \"{}\"\n\
-             vault_secret_id = \"file:{}\"\n",
-            vault.address,
-            vault.role_id().await,
-            folder.path().join("secret-id").display(),
-            data = folder.path().join("data").display(),
-        );
-        std::fs::write(folder.path().join("lattice.toml"), text).unwrap();
-        let deadline = Instant::now() + PATIENCE;
-        Self { folder, api, http: reqwest::Client::new(), deadline, child: None }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn log(&self) -> String {
-        std::fs::read_to_string(self.path("log")).unwrap_or_default()
-    }
-
-    fn spawn(&self) -> Child {
-        let log = std::fs::File::options().create(true).append(true).open(self.path("log")).unwrap();
-        Command::new(env!("CARGO_BIN_EXE_lattice"))
-            .args(["server", "--config"])
-            .arg(self.path("lattice.toml"))
-            .env_remove("LATTICE_TOKEN_FILE")
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap()
-    }
-
-    async fn start(&mut self) {
-        self.child = Some(self.spawn());
-        self.until("the server", async || self.get("sites").await.0 == 200).await;
-    }
-
-    fn stop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
-    }
-
-    async fn until(&self, what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-        let mut pause = tokio::time::interval(Duration::from_millis(100));
-        while !is_so().await {
-            assert!(Instant::now() < self.deadline, "{what} did not come:\n{}", tail(&self.log()));
-            pause.tick().await;
-        }
-    }
-
-    async fn send(&self, request: reqwest::RequestBuilder) -> (u16, Value) {
-        let token = std::fs::read_to_string(self.path("data").join("admin.token")).unwrap_or_default();
-        let Ok(answer) = request.bearer_auth(token).send().await else { return (0, Value::Null) };
-        let status = answer.status().as_u16();
-        let bytes = answer.bytes().await.unwrap_or_default();
-        let text = || Value::String(String::from_utf8_lossy(&bytes).into_owned());
-        (status, serde_json::from_slice(&bytes).unwrap_or_else(|_| text()))
-    }
-
-    async fn get(&self, path: &str) -> (u16, Value) {
-        self.send(self.http.get(format!("http://{}/api/v1/admin/{path}", self.api))).await
-    }
-
-    async fn post(&self, path: &str, body: Value) -> (u16, Value) {
-        self.send(self.http.post(format!("http://{}/api/v1/admin/{path}", self.api)).json(&body)).await
-    }
-
-    async fn ok(&self, path: &str, body: Value) -> Value {
-        let (status, answer) = self.post(path, body).await;
-        assert!((200..300).contains(&status), "{path}: {status} {answer}");
-        answer
-    }
-
-    async fn events(&self) -> Vec<String> {
-        let (_, page) = self.get("events?limit=1000").await;
-        page["events"].as_array().unwrap().iter().map(|event| event["name"].as_str().unwrap().to_owned()).collect()
-    }
-
-    async fn metrics(&self) -> String {
-        let (_, text) = self.send(self.http.get(format!("http://{}/metrics", self.api))).await;
-        text.as_str().unwrap_or_default().to_owned()
-    }
-
-    async fn active(&self, wanted: usize) {
-        self.until(&format!("active node number {wanted}"), async || {
-            let (_, nodes) = self.get("nodes?limit=100").await;
-            let is_active = |row: &&Value| row["status"] == "active" && row["availability"] == "ready";
-            nodes["items"].as_array().is_some_and(|rows| rows.iter().filter(is_active).count() == wanted)
-        })
-        .await;
-    }
-}
-
-impl Drop for Installation {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-fn tail(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(30)..].join("\n")
-}
-
-fn free_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+async fn secrets_in(vault: &Vault, server: &Installation) -> String {
+    format!(
+        "[secrets]\nbackend = \"vault\"\nvault_address = \"{}\"\nvault_role_id = \"{}\"\n\
+         vault_secret_id = \"file:{}\"\n",
+        vault.address,
+        vault.role_id().await,
+        server.path("secret-id").display(),
+    )
 }
 
 /// Every file below, whatever it is.
@@ -178,7 +72,7 @@ fn same<T: PartialEq + Debug>(have: T, want: T, about: &Value) {
 async fn a_server_on_vault_onboards_through_rotation_revocation_and_sealing() {
     let Some(vault) = Vault::on_disk().await else { return };
     let first_id = vault.secret_id().await;
-    let mut server = Installation::on(&vault, &first_id).await;
+    let mut server = on(&vault, &first_id).await;
     let region = SiteConfig::dev(11, MACHINES);
     let machines = region.population.machines.clone();
     let agents = Arc::new(RealAgents::new(Pace::default()));
