@@ -190,6 +190,7 @@ impl<'a> Story<'a> {
                 if !matches!(node.state.status, Status::Draining | Status::Retired | Status::Removing) {
                     self.run(format!("lattice node undrain {host}"), "takes it back into scheduling");
                 }
+                self.silence();
             }
             Availability::Failed => self.failed(),
         }
@@ -209,6 +210,7 @@ impl<'a> Story<'a> {
             self.next.extend(next);
         }
         self.urge();
+        self.silence();
     }
 
     /// A drain that runs may become urgent, where that would help.
@@ -329,13 +331,23 @@ impl<'a> Story<'a> {
         let node = self.node;
         if let Some(issue) = &node.minor_issue {
             self.unmet(format!("minor issue: {issue}"), node.availability_since, "host");
-            return self.repair();
+            self.repair();
+            return self.silence();
         }
-        let heard = self.context.last_heard.unwrap_or(node.availability_since);
-        let left = detector::watch(node, self.times(), heard, self.now)
-            .silence
-            .map(|tolerated| (heard + tolerated).since(self.now))
-            .unwrap_or_default();
+        self.silent_since(self.context.last_heard.unwrap_or(node.availability_since));
+    }
+
+    /// A silence that lasts longer than the window takes it down, whatever else there is to say.
+    fn silence(&mut self) {
+        let window = self.times().window();
+        if let Some(heard) = self.context.last_heard.filter(|heard| self.now.since(*heard) > window) {
+            self.silent_since(heard);
+        }
+    }
+
+    fn silent_since(&mut self, heard: Timestamp) {
+        let watch = detector::watch(self.node, self.times(), heard, self.now);
+        let left = watch.silence.map(|tolerated| (heard + tolerated).since(self.now)).unwrap_or_default();
         let silent = human(self.now.since(heard));
         self.unmet(format!("no heartbeat for {silent}; down in {} unless it returns", human(left)), heard, "agent");
         self.next.push(NextAction::WaitUntil { until: self.now + left, waiting_for: "its next heartbeat".to_owned() });

@@ -39,6 +39,9 @@ pub async fn act(
         return repeated(&app, &node, write.earlier.as_ref().and_then(|earlier| earlier.job)).await;
     }
     write.check_version(node.generation)?;
+    if needs_health(verb) && app.registry.stands_by() {
+        return Err(stands_by(&app, verb, &node));
+    }
     let file = NodeFile::open(&app, node, write.at).await?;
     let request = write.request(&*app.ids, &write.body.reason);
     let profile = profile_meant(&app, verb, &file.site, &write.body).await?;
@@ -56,6 +59,33 @@ pub async fn act(
         answer.effects.extend(WIPE.map(str::to_owned));
     }
     Ok(answer)
+}
+
+/// Whether it is judged by what the node's agent said last.
+const fn needs_health(verb: NodeVerb) -> bool {
+    match verb {
+        NodeVerb::Undrain | NodeVerb::Enable | NodeVerb::Recover | NodeVerb::Reactivate => true,
+        NodeVerb::Drain
+        | NodeVerb::Disable
+        | NodeVerb::Reboot
+        | NodeVerb::Reset
+        | NodeVerb::Reimage
+        | NodeVerb::Quarantine
+        | NodeVerb::Retire
+        | NodeVerb::Remove
+        | NodeVerb::Resume
+        | NodeVerb::Withdraw
+        | NodeVerb::SecureErase
+        | NodeVerb::Wipe => false,
+    }
+}
+
+/// How a node is, the server knows that hears the agents.
+fn stands_by(app: &App, verb: NodeVerb, node: &Node) -> Refusal {
+    let at = app.registry.elsewhere().map_or_else(String::new, |at| format!("; agents reach it at {at}"));
+    Refusal::new(Code::StandsBy, format!("this server stands by: how {} is, it does not know", node.hostname))
+        .because(format!("`{verb}` needs a health check that passes, and another server hears the agents{at}"))
+        .next(NextAction::Fix { what: "ask that server: its `/readyz` says `hears_agents`".to_owned() })
 }
 
 /// The profile of a MAAS site that a reimage names, or the default one.

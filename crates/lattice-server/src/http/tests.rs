@@ -14,6 +14,7 @@ mod receiver;
 mod registrations;
 mod reimage;
 mod secure_erase;
+mod silence;
 mod silences;
 mod site_credentials;
 mod site_details;

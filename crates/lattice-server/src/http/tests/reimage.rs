@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::fixture::{Api, Seen};
 
 /// A MAAS site with a node that is active and drained.
-async fn api() -> Api {
+pub(super) async fn api() -> Api {
     let api = Api::new().await;
     let body = json!({"name": "dc1", "region_code": "eu1", "provider": {"kind": "maas",
         "api_base_url": "http://10.0.0.1:5240/MAAS", "pxe_iface": "ens19", "pxe_vlan_vid": 46,
