@@ -11,6 +11,7 @@ use lattice_core::change::{Guard, Outcome};
 use lattice_core::command::Request;
 use lattice_core::command::node::{Known, reboot};
 use lattice_core::command::remedy::{REMEDIATOR, Remedy, Standing, remedy};
+use lattice_core::heartbeat::brake;
 use lattice_core::ids::{CorrelationId, IdSource, JobId, LeaseEpoch, NodeId, SiteId};
 use lattice_core::node::machine::Health;
 use lattice_core::node::{Availability, Node};
@@ -76,8 +77,9 @@ impl Remediator {
             let ids: Vec<NodeId> = page.items.iter().map(|node| node.id).collect();
             let (in_service, taken) = self.store.taken_at(site.id).await?;
             let mut governor = Governor::new(&site.automation, in_service, taken);
+            let silenced = self.store.silenced_at(site.id, brake::silenced_since(now)).await?;
             for node in self.store.nodes_by_id(&ids).await? {
-                match self.one(&node, &Turn { site, governor, lease, now }).await? {
+                match self.one(&node, &Turn { site, governor, silenced, lease, now }).await? {
                     One::Begun(job) => {
                         governor.take();
                         done.begun.push(job);
@@ -91,11 +93,12 @@ impl Remediator {
     }
 
     async fn one(&self, node: &Node, turn: &Turn<'_>) -> Result<One, StoreError> {
-        let Turn { site, governor, lease, now } = *turn;
+        let Turn { site, governor, silenced: (fell, members), lease, now } = *turn;
         let job = self.store.live_job(node.id).await?;
         let report = self.store.bmc_report(node.id).await?;
         let has_bmc = self.store.bmc(node.id).await?.is_some();
-        let standing = Standing { site, job: job.as_ref(), report: report.as_ref(), has_bmc, governor };
+        let (job, report) = (job.as_ref(), report.as_ref());
+        let standing = Standing { site, job, report, has_bmc, governor, fell, members };
         match remedy(node, &standing, now) {
             Remedy::Due => {}
             Remedy::Later(_) => return Ok(One::Waits),
@@ -104,7 +107,7 @@ impl Remediator {
         let placed = self.store.placed_on(node.id).await?;
         let known = Known {
             node,
-            job: job.as_ref(),
+            job,
             health: Health::NotReported,
             live_allocations: node.ownership.allocations,
             site,
@@ -130,6 +133,8 @@ impl Remediator {
 struct Turn<'a> {
     site: &'a Site,
     governor: Governor,
+    /// Nodes of the site that fell silent lately, and all that could.
+    silenced: (u64, u64),
     lease: LeaseEpoch,
     now: Timestamp,
 }

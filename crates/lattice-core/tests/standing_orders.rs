@@ -358,7 +358,8 @@ fn lattice_reboots_what_fell_silent_only_where_told_to_after_a_while_and_within_
     let room = Governor::new(&policy, 100, 0);
     let full = Governor::new(&policy, 100, 10);
     let judge = |node: &Node, site: &Site, governor| {
-        remedy(node, &Standing { site, job: None, report: None, has_bmc: false, governor }, NOW)
+        let alone = Standing { site, job: None, report: None, has_bmc: false, governor, fell: 1, members: 20 };
+        remedy(node, &alone, NOW)
     };
     let site = lxd_site(true);
     assert_eq!(judge(&silent(121), &site, room), Remedy::Due);
@@ -386,4 +387,24 @@ fn lattice_reboots_what_fell_silent_only_where_told_to_after_a_while_and_within_
     let mut braked = silent(121);
     braked.ownership.braked_until = Some(NOW + Duration::from_secs(60));
     assert!(matches!(judge(&braked, &site, room), Remedy::Later(_)), "a mass failure is not rebooted");
+}
+
+#[test]
+fn lattice_reboots_nothing_that_fell_silent_with_most_of_its_site_whether_it_had_work_or_not() {
+    let policy = AutomationPolicy::default();
+    let judge = |node: &Node, site: &Site, fell| {
+        let governor = Governor::new(&policy, 100, 0);
+        remedy(node, &Standing { site, job: None, report: None, has_bmc: false, governor, fell, members: 20 }, NOW)
+    };
+    let site = lxd_site(true);
+    let Remedy::Later(why) = judge(&silent(121), &site, 11) else { panic!("it is rebooted") };
+    assert!(why.contains("11 of 20 nodes"), "{why}");
+    assert_eq!(judge(&silent(121), &site, 10), Remedy::Due, "half is not more than half");
+    assert!(matches!(judge(&silent(599), &site, 11), Remedy::Later(_)));
+    assert_eq!(judge(&silent(600), &site, 11), Remedy::Due, "as long as a brake holds");
+    let let_go = Site { let_go_at: Some(NOW), ..site.clone() };
+    assert_eq!(judge(&silent(121), &let_go, 11), Remedy::Due, "an operator let go");
+    let mut without = site;
+    without.heartbeat.brake = false;
+    assert_eq!(judge(&silent(121), &without, 11), Remedy::Due, "the site wants no brake");
 }

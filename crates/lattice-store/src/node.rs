@@ -469,6 +469,22 @@ impl Store {
         Ok((in_service.first().copied().unwrap_or(0), taken.first().copied().unwrap_or(0)))
     }
 
+    /// How many nodes of a site fell down for their silence since a time, and how many there are whose silence would be
+    /// noticed, or was.
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn silenced_at(&self, site: SiteId, since: Timestamp) -> Result<(u64, u64), StoreError> {
+        const FELL: &str = "SELECT COUNT(*) FROM nodes WHERE site = ?1 AND live = 1 AND availability = 'down' AND \
+            down_cause = 'heartbeat_lost' AND availability_since >= ?2";
+        const MEMBERS: &str = "SELECT COUNT(*) FROM nodes WHERE site = ?1 AND live = 1 AND (down_cause = 'heartbeat_lost' \
+            OR availability IN ('ready', 'degraded', 'draining', 'drained'))";
+        let id = || Value::Id(site.uuid());
+        let fell = self.fetch(Query::new(FELL, vec![id(), Value::time(since)]), |r| r.count()).await?;
+        let members = self.fetch(Query::new(MEMBERS, vec![id()]), |r| r.count()).await?;
+        Ok((fell.first().copied().unwrap_or(0), members.first().copied().unwrap_or(0)))
+    }
+
     /// A node.
     ///
     /// # Errors

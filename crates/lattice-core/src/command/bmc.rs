@@ -9,7 +9,7 @@ use crate::change::{Change, Commit, Guard, NodeAction, NodeChange, Resource};
 use crate::ids::{Generation, JobId, OpId};
 use crate::job::{JobInput, NewJob};
 use crate::node::availability::AvailabilityEvent;
-use crate::node::{Availability, DownCause, Node};
+use crate::node::{Availability, DownCause, Node, PowerFact};
 use crate::site::Site;
 
 /// Sets a node's BMC, in place of the one that it had. The breaker closes: whoever sets it vouches for the credential.
@@ -147,6 +147,9 @@ pub fn looked(request: &Request, node: &Node, earlier: Option<&BmcReport>, look:
         report.health = Some(health);
     }
     let mut changes = vec![Change::BmcReport(Box::new(report.clone()))];
+    if chained.commits.is_empty() {
+        changes.extend(let_go(request, node, &report));
+    }
     changes.extend(told.map(|detail| Change::Note {
         name: "node.bmc.evidence".to_owned(),
         resource: Resource::Node(node.id),
@@ -157,6 +160,22 @@ pub fn looked(request: &Request, node: &Node, earlier: Option<&BmcReport>, look:
         None => chained.commits.push(request.commit(Vec::new(), changes)),
     }
     Looked { commits: chained.commits, report, moved: chained.after }
+}
+
+/// A brake waits for evidence: a machine that was seen to be off since its node went down runs nothing any more.
+/// design: 2-state-model "Brake"
+fn let_go(request: &Request, node: &Node, report: &BmcReport) -> Option<Change> {
+    let power = report.power.as_ref()?;
+    let is_braked = node.ownership.braked_until.is_some_and(|until| until > request.now);
+    let is_off = power.fact() == PowerFact::Off && power.at > node.availability_since;
+    if node.state.availability != Availability::Down || !is_braked || !is_off {
+        return None;
+    }
+    let mut after = node.successor(request.now);
+    after.ownership.braked_until = Some(request.now);
+    let (before, action) = (Some(node.state), NodeAction::Updated);
+    let (cause, detail) = ("power_seen_off".to_owned(), format!("{power}: what ran there has ended"));
+    Some(Change::Node(Box::new(NodeChange { after, before, action, cause, detail })))
 }
 
 fn in_words(health: &HealthReport) -> String {

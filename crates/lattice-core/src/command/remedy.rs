@@ -2,6 +2,7 @@
 //! spec: S1 "Down → Booting"; design: 2-state-model "Availability"
 
 use crate::bmc::BmcReport;
+use crate::heartbeat::brake;
 use crate::job::Job;
 use crate::node::{Availability, DownCause, HoldKind, Node, Status};
 use crate::site::{Governor, Site};
@@ -36,6 +37,22 @@ pub struct Standing<'a> {
     pub has_bmc: bool,
     /// How its site stands towards its limit.
     pub governor: Governor,
+    /// Nodes of its site that fell down for their silence within the last [`brake::HOLDS`].
+    pub fell: u64,
+    /// Nodes of its site whose silence would be noticed, or was.
+    pub members: u64,
+}
+
+impl Standing<'_> {
+    /// Whether a node fell together with most of its site: nothing of them is switched for as long as a brake holds, whether
+    /// there is work on it or not. An operator who lets go of the site ends it.
+    fn is_mass_failure(&self, node: &Node, now: Timestamp) -> bool {
+        let count = |nodes: u64| usize::try_from(nodes).unwrap_or(usize::MAX);
+        self.site.heartbeat.brake
+            && now < node.availability_since + brake::HOLDS
+            && self.site.let_go_at.is_none_or(|at| at < node.availability_since)
+            && brake::is_mass_failure(count(self.fell), count(self.members))
+    }
 }
 
 /// Judges whether a node is rebooted by itself at `now`.
@@ -61,6 +78,14 @@ pub fn remedy(node: &Node, standing: &Standing, now: Timestamp) -> Remedy {
         || standing.site.brake.as_ref().is_some_and(|brake| brake.holds(node, now).is_some())
     {
         return Remedy::Later("a brake is pulled: most of its site may only be unreachable".to_owned());
+    }
+    if standing.is_mass_failure(node, now) {
+        return Remedy::Later(format!(
+            "{} of {} nodes of its site fell silent: they may only be unreachable, and are left alone for {} from then",
+            standing.fell,
+            standing.members,
+            human(brake::HOLDS)
+        ));
     }
     let wait = std::time::Duration::from_millis(policy.remediate_after_ms);
     let down = now.since(node.availability_since);

@@ -78,6 +78,11 @@ impl Silences {
     }
 }
 
+/// From when on a node must have fallen at `now` to be held back still.
+pub fn silenced_since(now: Timestamp) -> Timestamp {
+    earlier(now, HOLDS)
+}
+
 /// Whether nodes that fell silent `together`, within one window, are a mass failure: more than half of the site's
 /// `members`, and at least [`FEWEST`].
 pub const fn is_mass_failure(together: usize, members: usize) -> bool {

@@ -10,7 +10,7 @@ use lattice_core::command::node::Known;
 use lattice_core::command::remedy::{Remedy, Standing, remedy};
 use lattice_core::component::ComponentReport;
 use lattice_core::explain::{Code, NextAction};
-use lattice_core::heartbeat::Said;
+use lattice_core::heartbeat::{Said, brake};
 use lattice_core::ids::{BatchId, JobId, NodeId, SiteId};
 use lattice_core::job::Job;
 use lattice_core::node::health;
@@ -132,12 +132,15 @@ impl NodeFile {
         let bmc = app.store.bmc(node.id).await?;
         let bmc_report = app.store.bmc_report(node.id).await?;
         let component = app.store.component(node.id).await?;
+        let (governor, (fell, members)) = automation(app, &site, node.state.availability, now).await?;
         let standing = Standing {
             site: &site,
             job: job.as_ref(),
             report: bmc_report.as_ref(),
             has_bmc: bmc.is_some(),
-            governor: governor(app, &site, node.state.availability).await?,
+            governor,
+            fell,
+            members,
         };
         let remedy = remedy(&node, &standing, now);
         Ok(Self {
@@ -172,9 +175,19 @@ impl NodeFile {
     }
 }
 
-/// How a site stands towards its limit, where that matters: while a node is down and its site has it rebooted.
-async fn governor(app: &App, site: &Site, availability: Availability) -> Answer<Governor> {
+/// How a site stands towards its limit, and how many of its nodes fell silent lately, where that matters: while a node is
+/// down and its site has it rebooted.
+async fn automation(
+    app: &App,
+    site: &Site,
+    availability: Availability,
+    now: Timestamp,
+) -> Answer<(Governor, (u64, u64))> {
     let matters = availability == Availability::Down && site.automation.auto_remediate;
-    let (in_service, taken) = if matters { app.store.taken_at(site.id).await? } else { (0, 0) };
-    Ok(Governor::new(&site.automation, in_service, taken))
+    if !matters {
+        return Ok((Governor::new(&site.automation, 0, 0), (0, 0)));
+    }
+    let (in_service, taken) = app.store.taken_at(site.id).await?;
+    let silenced = app.store.silenced_at(site.id, brake::silenced_since(now)).await?;
+    Ok((Governor::new(&site.automation, in_service, taken), silenced))
 }

@@ -1,7 +1,6 @@
 //! Drives that a BMC erases: nothing before the machine is seen to be idle, each told once more after a death, and what the
 //! BMC says of it told as its word.
 
-use lattice_core::change::{Change, NodeAction, NodeChange};
 use lattice_core::command::Refused;
 use lattice_core::command::job::{Asked, act};
 use lattice_core::command::node::Known;
@@ -10,7 +9,7 @@ use lattice_core::failure::FailureClass;
 use lattice_core::ids::{EventSeq, JobId};
 use lattice_core::job::{Decisions, Job, JobStatus, OperatorAction, StageName};
 use lattice_core::node::machine::Health;
-use lattice_core::node::{Availability, DownCause, HoldKind, Node, NodeState, Status};
+use lattice_core::node::{Availability, DownCause, HoldKind, NodeState, Status};
 use lattice_sim::bmc::{BmcFault, Resets};
 use lattice_store::EventFilter;
 use lattice_workflow::crash::CrashPlan;
@@ -19,23 +18,15 @@ use crate::plane::Plane;
 
 const DRIVE: &str = "/redfish/v1/Systems/1/Storage/1/Drives/nvme0";
 
-async fn change(plane: &Plane, change: impl FnOnce(&mut Node)) {
-    let node = plane.node().await;
-    let mut after = node.successor(plane.request().now);
-    change(&mut after);
-    let (before, cause, detail) = (Some(node.state), "test".to_owned(), String::new());
-    let changed = NodeChange { after, before, action: NodeAction::Moved, cause, detail };
-    plane.commit(plane.request().commit(Vec::new(), vec![Change::Node(Box::new(changed))])).await;
-}
-
 /// A node whose heartbeat was lost; its machine is on.
 async fn down() -> Plane {
     let plane = Plane::new().await;
-    change(&plane, |node| {
-        node.state = NodeState::new(Status::Offline, Availability::Down);
-        node.down_cause = Some(DownCause::HeartbeatLost);
-    })
-    .await;
+    plane
+        .change(|node| {
+            node.state = NodeState::new(Status::Offline, Availability::Down);
+            node.down_cause = Some(DownCause::HeartbeatLost);
+        })
+        .await;
     plane
 }
 
@@ -145,11 +136,12 @@ async fn a_node_that_comes_back_and_a_drive_that_was_exchanged_are_left_alone() 
     let plane = down().await;
     let job = ask(&plane, &["all"], false).await.unwrap();
     plane.drive(job, Some(StageName::SwitchOff)).await;
-    change(&plane, |node| {
-        node.state = NodeState::new(Status::Active, Availability::Ready);
-        node.down_cause = None;
-    })
-    .await;
+    plane
+        .change(|node| {
+            node.state = NodeState::new(Status::Active, Availability::Ready);
+            node.down_cause = None;
+        })
+        .await;
     fails(&plane, job, StageName::SwitchOff, "came_back").await;
     let plane = down().await;
     plane.bmc.switch(false);

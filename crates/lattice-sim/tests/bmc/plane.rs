@@ -206,6 +206,15 @@ impl Plane {
         assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
     }
 
+    pub async fn change(&self, change: impl FnOnce(&mut Node)) {
+        let node = self.node().await;
+        let mut after = node.successor(self.clock.now());
+        change(&mut after);
+        let (before, cause, detail) = (Some(node.state), "test".to_owned(), String::new());
+        let changed = NodeChange { after, before, action: NodeAction::Moved, cause, detail };
+        self.commit(self.request().commit(Vec::new(), vec![Change::Node(Box::new(changed))])).await;
+    }
+
     pub async fn node(&self) -> Node {
         self.store.node(self.node).await.unwrap().unwrap()
     }

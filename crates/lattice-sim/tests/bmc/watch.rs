@@ -281,3 +281,28 @@ async fn a_bmc_that_does_not_say_whether_it_is_on_switches_nothing() {
     assert_eq!(failure.error_code, "power_unknown", "{failure:?}");
     assert!(plane.bmc.orders().is_empty(), "{:?}", plane.bmc.orders());
 }
+
+#[tokio::test]
+async fn a_brake_lets_go_of_a_machine_that_is_seen_to_be_off_and_of_no_other() {
+    let mut plane = Plane::new().await;
+    let until = plane.request().now + Duration::from_secs(600);
+    plane
+        .change(|node| {
+            node.state = DOWN;
+            node.down_cause = Some(DownCause::HeartbeatLost);
+            node.ownership.braked_until = Some(until);
+        })
+        .await;
+    plane.poll().await;
+    assert_eq!(plane.node().await.ownership.braked_until, Some(until), "it is on: its work may run");
+    plane.bmc.add(BmcFault::SaysNonsense);
+    plane.bmc.switch(false);
+    plane.poll().await;
+    assert_eq!(plane.node().await.ownership.braked_until, Some(until), "nobody knows");
+    plane.bmc.repair();
+    plane.poll().await;
+    let now = plane.request().now;
+    assert_eq!(plane.node().await.ownership.braked_until, Some(now), "what ran there has ended");
+    plane.poll().await;
+    assert_eq!(plane.node().await.ownership.braked_until, Some(now), "told once");
+}
