@@ -29,6 +29,11 @@ pub struct DriveErasure {
 pub enum ErasureState {
     /// Its BMC was not told yet.
     Waiting,
+    /// Its BMC is told now: whether it was, and what became of it, is not known before its answer is kept.
+    Told {
+        /// When.
+        since: Timestamp,
+    },
     /// Its BMC was told, and is at it.
     Running {
         /// Where the BMC says how far it is.

@@ -53,6 +53,12 @@ fn orders(plane: &Plane) -> Vec<String> {
     orders
 }
 
+async fn until_told(plane: &Plane, job: JobId) {
+    while !orders(plane).contains(&"erase".to_owned()) {
+        plane.drive(job, Some(StageName::EraseDrives)).await;
+    }
+}
+
 async fn told(plane: &Plane, name: &str) -> Vec<String> {
     let events = plane.store.events(EventSeq(0), &EventFilter::default(), 1_000).await.unwrap();
     let of_name = events.into_iter().filter(|event| event.row.name == name);
@@ -146,7 +152,7 @@ async fn a_node_that_comes_back_and_a_drive_that_was_exchanged_are_left_alone() 
     let plane = down().await;
     plane.bmc.switch(false);
     let job = ask(&plane, &["all"], false).await.unwrap();
-    plane.drive(job, Some(StageName::EraseDrives)).await;
+    until_told(&plane, job).await;
     let waiting = orders(&plane);
     plane.bmc.add(BmcFault::ForgetsTasks);
     fails(&plane, job, StageName::EraseDrives, "erasure_unknown").await;
@@ -173,7 +179,7 @@ async fn a_drive_that_refuses_is_looked_at_by_a_person_and_not_told_again() {
 async fn a_job_that_is_cancelled_waits_for_the_drive_that_its_bmc_is_at() {
     let plane = down().await;
     let job = ask(&plane, &["all"], false).await.unwrap();
-    plane.drive(job, Some(StageName::EraseDrives)).await;
+    until_told(&plane, job).await;
     assert_eq!(orders(&plane), ["ForceOff", "erase"]);
     let at = plane.request().now;
     operate_on(&plane, job, OperatorAction::Cancel, false).await;
@@ -182,7 +188,9 @@ async fn a_job_that_is_cancelled_waits_for_the_drive_that_its_bmc_is_at() {
     assert_eq!(ended.state.status, JobStatus::Cancelled);
     assert!(plane.request().now.since(at) >= std::time::Duration::from_secs(25), "it took the rest of its time");
     assert_eq!(told(&plane, "node.drive.erased").await.len(), 1);
-    assert_eq!(plane.node().await.owning_job, None);
+    let node = plane.node().await;
+    let hold = node.hold(HoldKind::Maintenance).expect("it is not given back as if nothing had been");
+    assert_eq!((node.owning_job, hold.job), (None, None));
 }
 
 async fn operate_on(plane: &Plane, job: JobId, action: OperatorAction, os_gone: bool) {

@@ -9,7 +9,7 @@ use lattice_core::change::{Change, Resource};
 use lattice_core::failure::FailureClass;
 use lattice_core::job::StageError;
 use lattice_core::job::flow::UndoKind;
-use lattice_providers::error::ErrorKind;
+use lattice_providers::error::{ErrorKind, ProviderError};
 use lattice_providers::machine::bmc::{BmcControl, Erasure};
 
 use super::switch_off::{Idle, idle};
@@ -27,15 +27,20 @@ impl StageRunner for EraseDrives {
     async fn observe(&self, ctx: &Context<'_>) -> Result<Observation, StageError> {
         let erasures = &ctx.job.outputs.erasures;
         let Some((one, task)) = Self::running(ctx) else {
-            let is_done = |one: &DriveErasure| matches!(one.state, ErasureState::SaidDone { .. });
-            return Ok(match erasures.iter().all(is_done) {
-                true => {
+            return Ok(match Self::next(ctx) {
+                // That it is told is kept before it is: a job that dies or is cancelled then does not take it for untouched.
+                Some(one) if one.state == ErasureState::Waiting => Observation::Waiting {
+                    recheck_at: ctx.now,
+                    waiting_for: format!("the BMC of {} to be told to erase {}", ctx.node.hostname, one.name),
+                    delta: with_state(ctx, &one.drive, ErasureState::Told { since: ctx.now }),
+                },
+                Some(_) => Observation::Absent,
+                None => {
                     let said = format!("{} erased, as its BMC says", names(erasures));
                     // Nothing boots it by itself: there is nothing on it.
                     let stays = NodeAsk::StaysInMaintenance("its drives were erased".to_owned());
                     Observation::Done(Delta::said(said).ask(stays))
                 }
-                false => Observation::Absent,
             });
         };
         match bmc_of(ctx).await?.erasure(task).await {
@@ -68,7 +73,7 @@ impl StageRunner for EraseDrives {
     }
 
     async fn act(&self, ctx: &Context<'_>, _: &str) -> Result<Outcome, StageError> {
-        let Some(next) = ctx.job.outputs.erasures.iter().find(|one| one.state == ErasureState::Waiting) else {
+        let Some(next) = Self::next(ctx) else {
             return Ok(Outcome::Done(Delta::default().skipped()));
         };
         let host = &ctx.node.hostname;
@@ -96,22 +101,29 @@ impl StageRunner for EraseDrives {
     /// Nothing brings back what is erased: the drive that its BMC is at is waited for, and no other one is begun.
     async fn undo(&self, ctx: &Context<'_>, _: UndoKind, _: &str) -> Result<Outcome, StageError> {
         let Some((one, task)) = Self::running(ctx) else {
-            return Ok(Outcome::Done(Delta::said("its BMC erases nothing").skipped()));
+            return Ok(Outcome::Done(held_where_touched(ctx, Delta::said("its BMC is at no drive that is known"))));
         };
-        match bmc_of(ctx).await?.erasure(task).await {
-            Ok(Erasure::Running { .. }) => Ok(Outcome::StillGoing {
-                recheck_at: ctx.now + RECHECK,
-                waiting_for: format!("the BMC of {} to end the erasure of {}", ctx.node.hostname, one.name),
-                delta: Delta::default(),
-            }),
-            Ok(Erasure::SaidDone | Erasure::Another { .. }) => Ok(Outcome::Done(said_done(ctx, one))),
-            Err(over) if over.is_not_found() || matches!(over.kind, ErrorKind::PowerFailed { .. }) => {
-                let said = format!("the erasure of {} is over: {over}", one.name);
-                let delta = with_state(ctx, &one.drive, ErasureState::Waiting);
-                Ok(Outcome::Done(Delta { message: said, ..delta }))
+        let gave_up = ctx.job.state.decisions.os_gone;
+        let asked = match bmc_of(ctx).await {
+            Ok(bmc) => bmc.erasure(task).await.map_err(|failed| (is_over(&failed), of_bmc(ctx.now)(failed))),
+            Err(away) => Err((false, away)),
+        };
+        let over = match asked {
+            Ok(Erasure::Running { .. }) => {
+                return Ok(Outcome::StillGoing {
+                    recheck_at: ctx.now + RECHECK,
+                    waiting_for: format!("the BMC of {} to end the erasure of {}", ctx.node.hostname, one.name),
+                    delta: Delta::default(),
+                });
             }
-            Err(unread) => Err(of_bmc(ctx.now)(unread)),
-        }
+            Ok(Erasure::SaidDone | Erasure::Another { .. }) => said_done(ctx, one),
+            // A BMC that is gone for good: `resume --os-gone`, then `cancel` again.
+            Err((is_over, why)) if is_over || gave_up => {
+                Delta::said(format!("what became of the erasure of {} nobody says: {}", one.name, why.message))
+            }
+            Err((_, unread)) => return Err(unread),
+        };
+        Ok(Outcome::Done(held_where_touched(ctx, over)))
     }
 }
 
@@ -120,9 +132,30 @@ impl EraseDrives {
     fn running<'a>(ctx: &'a Context<'_>) -> Option<(&'a DriveErasure, &'a str)> {
         ctx.job.outputs.erasures.iter().find_map(|one| match &one.state {
             ErasureState::Running { task, .. } => Some((one, task.as_str())),
-            ErasureState::Waiting | ErasureState::SaidDone { .. } => None,
+            ErasureState::Waiting | ErasureState::Told { .. } | ErasureState::SaidDone { .. } => None,
         })
     }
+
+    /// The drive whose turn it is.
+    fn next<'a>(ctx: &'a Context<'_>) -> Option<&'a DriveErasure> {
+        ctx.job.outputs.erasures.iter().find(|one| match one.state {
+            ErasureState::Waiting | ErasureState::Told { .. } => true,
+            ErasureState::Running { .. } | ErasureState::SaidDone { .. } => false,
+        })
+    }
+}
+
+/// It goes on no more: it failed, or its BMC knows nothing of it.
+const fn is_over(failed: &ProviderError) -> bool {
+    failed.is_not_found() || matches!(failed.kind, ErrorKind::PowerFailed { .. })
+}
+
+/// A machine of which a drive may be erased is not given back as if nothing had been.
+fn held_where_touched(ctx: &Context<'_>, delta: Delta) -> Delta {
+    if ctx.job.outputs.erasures.iter().all(|one| one.state == ErasureState::Waiting) {
+        return delta;
+    }
+    delta.ask(NodeAsk::StaysInMaintenance("drives of it were erased, or may be".to_owned()))
 }
 
 /// The node's BMC.

@@ -21,6 +21,10 @@ impl StageRunner for FindDrives {
     }
 
     async fn act(&self, ctx: &Context<'_>, _: &str) -> Result<Outcome, StageError> {
+        let is_running = |one: &DriveErasure| matches!(one.state, ErasureState::Running { .. });
+        if ctx.job.outputs.erasures.iter().any(is_running) {
+            return Ok(Outcome::Done(Delta::said("its BMC is at one of them").skipped()));
+        }
         let seen = bmc_of(ctx).await?.drives().await.map_err(of_bmc(ctx.now))?;
         let chosen = chosen(ctx, seen)?;
         let names: Vec<&str> = chosen.iter().map(|drive| drive.name.as_str()).collect();

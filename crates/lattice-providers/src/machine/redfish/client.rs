@@ -259,7 +259,13 @@ impl RedfishClient {
 
     /// A link of the service, as a path of this service: nothing that it says sends the login elsewhere.
     fn own_path(&self, link: &str) -> Result<String, String> {
-        let path = link.strip_prefix(&self.root).unwrap_or(link);
+        // The port that goes without saying may be left out.
+        let usual = ["https:", "http:"].iter().zip([":443", ":80"]);
+        let short = usual
+            .filter(|(scheme, _)| self.root.starts_with(*scheme))
+            .find_map(|(_, port)| self.root.strip_suffix(port));
+        let of_root = |root: &str| link.strip_prefix(root).filter(|path| path.starts_with('/'));
+        let path = of_root(&self.root).or_else(|| of_root(short?)).unwrap_or(link);
         let good = path.starts_with('/') && !path.starts_with("//") && path.len() <= 1_024;
         if good && !path.contains("..") && path.bytes().all(|b| b.is_ascii_graphic()) {
             Ok(path.to_owned())

@@ -173,10 +173,16 @@ impl BmcControl for RedfishClient {
     }
 
     async fn erasure(&self, task: &str) -> Result<Erasure, ProviderError> {
-        Ok(match self.known_task("erasure", task).await? {
-            TaskSeen::Done => Erasure::SaidDone,
-            TaskSeen::Running { .. } => Erasure::Running { task: task.to_owned() },
-        })
+        match self.known_task("erasure", task).await {
+            Ok(TaskSeen::Done) => Ok(Erasure::SaidDone),
+            Ok(TaskSeen::Running { .. }) => Ok(Erasure::Running { task: task.to_owned() }),
+            // Some services answer for a task that failed, or is gone, with the failure itself.
+            Err(ProviderError { kind: ErrorKind::Refused { status, message }, .. }) => {
+                let message = crate::message::bounded(&format!("status {status}: {message}"));
+                Err(ProviderError::new("redfish erasure", ErrorKind::PowerFailed { message }))
+            }
+            Err(other) => Err(other),
+        }
     }
 }
 
