@@ -24,6 +24,8 @@ impl Servers {
     /// A server names the one that hears the agents, or says that it is another one without knowing which.
     pub fn hears(&mut self, holder: Option<String>) {
         match holder {
+            // The one that was named before is not forgotten for it: it is the way out when the given one is gone.
+            Some(holder) if holder == self.given => self.at_named = false,
             Some(holder) => (self.named, self.at_named) = (Some(holder), true),
             None => self.unreachable(),
         }
@@ -58,5 +60,9 @@ mod tests {
         assert_eq!(servers.next(), "a");
         servers.hears(None);
         assert_eq!(servers.next(), "c", "the given one stands by, too");
+        servers.hears(Some("a".to_owned()));
+        assert_eq!(servers.next(), "a", "the given one hears");
+        servers.unreachable();
+        assert_eq!(servers.next(), "c", "and when it is gone, the one that was named before is tried");
     }
 }
