@@ -15,9 +15,9 @@ pub const HOLDS: Duration = Duration::from_secs(600);
 /// When a silent node was heard last, as its row tells; none: it is not silent, or not for that reason it is what it is.
 pub fn silent_since(node: &Node, times: SilenceTimes) -> Option<Timestamp> {
     match node.state.availability {
-        Availability::Degraded if node.minor_issue.is_none() => Some(earlier(node.availability_since, times.window())),
+        Availability::Degraded if node.minor_issue.is_none() => Some(node.availability_since - times.window()),
         Availability::Down if node.down_cause == Some(DownCause::HeartbeatLost) => {
-            Some(earlier(node.availability_since, times.window() + times.grace()))
+            Some(node.availability_since - (times.window() + times.grace()))
         }
         Availability::Unknown
         | Availability::Booting
@@ -33,11 +33,7 @@ pub fn silent_since(node: &Node, times: SilenceTimes) -> Option<Timestamp> {
 /// When the silence of a node began that is found at `now` to have lasted too long. The row of one that drains, or has an
 /// issue, tells nothing of its silence before.
 pub fn silence_began(node: &Node, times: SilenceTimes, now: Timestamp) -> Timestamp {
-    silent_since(node, times).unwrap_or_else(|| earlier(now, times.window() + times.grace()))
-}
-
-fn earlier(at: Timestamp, by: Duration) -> Timestamp {
-    Timestamp::from_millis(at.as_millis().saturating_sub(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
+    silent_since(node, times).unwrap_or_else(|| now - (times.window() + times.grace()))
 }
 
 /// Whether a node counts among those of its site whose silence would be noticed.
@@ -72,15 +68,15 @@ impl Silences {
     /// How many began within one `window` around `since`, and last for as long at `now`: who was heard since then is not
     /// silent.
     pub fn around(&self, since: Timestamp, window: Duration, now: Timestamp) -> usize {
-        let from = self.in_order.partition_point(|start| *start < earlier(since, window));
-        let latest = (since + window).min(earlier(now, window));
+        let from = self.in_order.partition_point(|start| *start < since - window);
+        let latest = (since + window).min(now - window);
         self.in_order.partition_point(|start| *start <= latest).saturating_sub(from)
     }
 }
 
 /// From when on a node must have fallen at `now` to be held back still.
 pub fn silenced_since(now: Timestamp) -> Timestamp {
-    earlier(now, HOLDS)
+    now - HOLDS
 }
 
 /// Whether nodes that fell silent `together`, within one window, are a mass failure: more than half of the site's

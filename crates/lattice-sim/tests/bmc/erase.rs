@@ -3,12 +3,10 @@
 
 use lattice_core::command::Refused;
 use lattice_core::command::job::{Asked, act};
-use lattice_core::command::node::Known;
 use lattice_core::command::secure_erase::secure_erase;
 use lattice_core::failure::FailureClass;
 use lattice_core::ids::{EventSeq, JobId};
 use lattice_core::job::{Decisions, Job, JobStatus, OperatorAction, StageName};
-use lattice_core::node::machine::Health;
 use lattice_core::node::{Availability, DownCause, HoldKind, NodeState, Status};
 use lattice_sim::bmc::{BmcFault, Resets};
 use lattice_store::EventFilter;
@@ -32,17 +30,8 @@ async fn down() -> Plane {
 
 async fn ask(plane: &Plane, drives: &[&str], powered_on: bool) -> Result<JobId, Refused> {
     let node = plane.node().await;
-    let known = Known {
-        node: &node,
-        job: None,
-        health: Health::NotReported,
-        live_allocations: 0,
-        site: plane.site(),
-        placed: &[],
-        has_bmc: true,
-    };
     let drives: Vec<String> = drives.iter().map(|drive| (*drive).to_owned()).collect();
-    let planned = secure_erase(&known, &plane.request(), &drives, powered_on)?;
+    let planned = secure_erase(&plane.known(&node), &plane.request(), &drives, powered_on)?;
     plane.commit(planned.commit).await;
     Ok(planned.job.expect("a job does it"))
 }

@@ -10,11 +10,13 @@ use lattice_controllers::{BmcWatch, BmcsWatched, Fleet};
 use lattice_core::actor::{Actor, Role};
 use lattice_core::bmc::{BmcEndpoint, BmcPolicy, BmcTls, BmcWay};
 use lattice_core::change::{Change, Commit, NodeAction, NodeChange, Outcome};
+use lattice_core::command::node::Known;
 use lattice_core::command::{Request, bmc as commands};
 use lattice_core::heartbeat::Registry;
 use lattice_core::ids::{CorrelationId, Generation, IdSource, JobId, NodeId, OpId, SiteId, uuid_v7};
 use lattice_core::job::{Job, StageName};
 use lattice_core::node::class::HeartbeatPolicy;
+use lattice_core::node::machine::Health;
 use lattice_core::node::{Availability, Node, NodeClass, NodeState, OnboardingMode, Status};
 use lattice_core::secret::Secret;
 use lattice_core::site::{Site, SiteProvider, SiteStatus};
@@ -217,6 +219,19 @@ impl Plane {
 
     pub async fn node(&self) -> Node {
         self.store.node(self.node).await.unwrap().unwrap()
+    }
+
+    /// What a command knows of that row of the node: nothing runs on it, and no job owns it.
+    pub fn known<'a>(&'a self, node: &'a Node) -> Known<'a> {
+        Known {
+            node,
+            job: None,
+            health: Health::NotReported,
+            live_allocations: 0,
+            site: &self.site,
+            placed: &[],
+            has_bmc: true,
+        }
     }
 
     pub const fn site(&self) -> &Site {

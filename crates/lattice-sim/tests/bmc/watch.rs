@@ -5,10 +5,9 @@ use std::time::Duration;
 use lattice_core::bmc::{BreakerState, PowerSaid};
 use lattice_core::command::agent::{Verdict, judged};
 use lattice_core::command::bmc as commands;
-use lattice_core::command::node::{Known, reboot};
+use lattice_core::command::node::reboot;
 use lattice_core::job::{JobKind, JobStatus, StageName};
 use lattice_core::node::availability::AvailabilityEvent;
-use lattice_core::node::machine::Health;
 use lattice_core::node::{Availability, DownCause, NodeState, Status};
 use lattice_providers::machine::bmc::{BmcReaders, Caller};
 use lattice_sim::bmc::{BmcFault, Resets};
@@ -229,16 +228,7 @@ async fn rebooting(plane: &mut Plane) -> lattice_core::job::Job {
     plane.poll().await;
     plane.bmc.repair();
     let (node, request) = (plane.node().await, plane.request());
-    let known = Known {
-        node: &node,
-        job: None,
-        health: Health::NotReported,
-        live_allocations: 0,
-        site: plane.site(),
-        placed: &[],
-        has_bmc: true,
-    };
-    let planned = reboot(&known, &request).unwrap();
+    let planned = reboot(&plane.known(&node), &request).unwrap();
     let job = planned.job.expect("a job reboots a node that has a BMC");
     plane.commit(planned.commit).await;
     plane.store.job(job).await.unwrap().unwrap()
