@@ -87,20 +87,22 @@ async fn approving_a_fingerprint_judges_the_site_and_a_changed_one_judges_its_no
         })
         .await;
     let mut judge = Conformance::new(world.store.clone(), world.ids.clone());
-    assert!(judge.load(at(1)).await.unwrap().is_empty(), "nothing is approved");
+    judge.load(at(1)).await.unwrap();
+    assert!(world.names("node.conformance_drift").await.is_empty(), "nothing is approved");
     let sku = world.store.sku("mi300x.192g.8gpu").await.unwrap().unwrap();
     let seen = world.store.last_event().await.unwrap();
     let commit = orders::approve(&world.request(at(2)), &site(&world).await, &sku, "good").unwrap().unwrap();
     world.store.commit_one(commit).await.unwrap();
     let events = world.store.events(seen, &EventFilter::default(), 1_000).await.unwrap();
-    let begun = judge.take_in(&events, at(3)).await.unwrap();
-    assert_eq!(begun.len(), 1, "the sensitive one is drained");
+    judge.take_in(&events, at(3)).await.unwrap();
     assert_eq!(world.node(nodes[0]).await.deviates_since, None);
     let standard = world.node(nodes[1]).await;
     assert_eq!((standard.state.availability, standard.deviates_since), (Availability::Ready, Some(at(3))));
-    let sensitive = world.node(nodes[2]).await;
-    assert_eq!(sensitive.state.availability, Availability::Draining);
-    assert_eq!(world.store.job(begun[0]).await.unwrap().unwrap().kind, JobKind::Drain);
+    assert!(!world.node(nodes[2]).await.is_schedulable(at(3)), "nothing new comes to the sensitive one");
+    let begun = remediator(&world, "lattice-1").tick(at(3)).await.unwrap().begun;
+    assert_eq!(world.node(nodes[2]).await.state.availability, Availability::Draining);
+    let job = world.store.job(begun[0]).await.unwrap().unwrap();
+    assert_eq!((begun.len(), job.kind, job.requested_by.name.as_str()), (1, JobKind::Drain, "conformance"));
     let work = world.ask("ada", 8, |_| {}).await;
     world.tick(at(4)).await;
     assert_eq!(world.allocation(work).await.node, Some(nodes[0]), "who deviates gets work last");
@@ -186,6 +188,39 @@ async fn silent_nodes_are_rebooted_by_themselves_and_never_more_than_the_governo
     let later = world.store.taken_at(world.site.id).await.unwrap();
     assert_eq!(later, (8, 2));
     assert_eq!(Duration::from_millis(site(&world).await.automation.remediate_after_ms), Duration::from_secs(120));
+}
+
+#[tokio::test]
+async fn drains_for_drift_and_reboots_share_one_limit_and_what_waits_is_drained_when_there_is_room() {
+    let world = World::new().await;
+    let nodes = world.add_nodes(8).await;
+    reboots_a_quarter(&world).await;
+    for id in &nodes[..3] {
+        world
+            .change(*id, |node| {
+                node.fingerprint = Some("bad".into());
+                node.class = NodeClass::Sensitive;
+            })
+            .await;
+    }
+    let sku = world.store.sku("mi300x.192g.8gpu").await.unwrap().unwrap();
+    let commit = orders::approve(&world.request(START), &site(&world).await, &sku, "good").unwrap().unwrap();
+    world.store.commit_one(commit).await.unwrap();
+    let mut judge = Conformance::new(world.store.clone(), world.ids.clone());
+    judge.load(START).await.unwrap();
+    world.change(nodes[7], |node| node.require_wipe("it ended".to_owned(), &Actor::system("allocator"), START)).await;
+    assert_eq!(begin_wipes(&world.store, &*world.ids, START).await.unwrap().len(), 1);
+    let mut remediator = remediator(&world, "lattice-1");
+    let done = remediator.tick(at(5)).await.unwrap();
+    assert_eq!((done.begun.len(), done.waiting), (1, 2), "two at once, and one of them is the wipe");
+    assert_eq!(world.node(nodes[0]).await.state.availability, Availability::Draining);
+    world.tick(at(31)).await;
+    world.tick(at(130)).await;
+    let done = remediator.tick(at(260)).await.unwrap();
+    assert!(done.begun.is_empty(), "of those that fell silent none is rebooted either");
+    for id in &nodes[..3] {
+        assert!(!world.node(*id).await.is_schedulable(at(260)), "nothing new comes to any of them");
+    }
 }
 
 #[tokio::test]

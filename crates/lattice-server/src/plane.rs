@@ -187,8 +187,7 @@ impl Plane {
             ground.hearing(&fleet, Held::new(HEARS, settings.name.clone()).reached_at(settings.agent_url.clone()));
         tasks.spawn(hearing.begin().await.run(ticks(pauses.detector), stop.clone()));
         let loops = Loops { store: store.clone(), fleet, clock: clock.clone(), ids: ids.clone(), tasks: task_loop };
-        let feed =
-            Feed { seen, judge: Conformance::new(store.clone(), ids.clone()), judged: false, wake: wake.clone() };
+        let feed = Feed { seen, judge: Conformance::new(store.clone(), ids.clone()), judged: false };
         loops.spawn(&tasks, &stop, &ground, pauses, feed);
         let parts = http::Parts {
             webhooks: ground.webhooks,
@@ -356,11 +355,10 @@ impl Loops {
         let events = self.store.events(feed.seen, &EventFilter::default(), FEED_PAGE).await?;
         self.tasks.take_in(&events).await;
         self.fleet.take_in(&events, self.clock.now()).await?;
-        let begun = match feed.judged {
+        match feed.judged {
             true => feed.judge.take_in(&events, self.clock.now()).await?,
             false => feed.judge.load(self.clock.now()).await?,
-        };
-        begun.into_iter().for_each(|job| feed.wake.wake(job));
+        }
         feed.judged = true;
         feed.seen = events.last().map_or(feed.seen, |event| event.seq);
         Ok(())
@@ -373,7 +371,6 @@ struct Feed {
     judge: Conformance,
     /// Whether everybody was judged once; from then on those who change are.
     judged: bool,
-    wake: Arc<Wake>,
 }
 
 /// A timer that does not make up for late ticks.

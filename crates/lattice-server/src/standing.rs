@@ -1,4 +1,4 @@
-//! Reboots nodes by the standing orders of their site, as long as the server runs.
+//! Reboots and drains nodes by the standing orders of their site, as long as the server runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use tracing::warn;
 
 use crate::http::Parts;
 
-/// Pause between two looks at nodes that may be rebooted.
+/// Pause between two looks at nodes that may be rebooted or drained.
 const REMEDY_SCAN: Duration = Duration::from_secs(5);
 
-/// Reboots what is due, until stopped, in the server of that name.
+/// Reboots and drains what is due, until stopped, in the server of that name.
 pub fn remedy(parts: &Parts, server: String) -> impl Future<Output = ()> + Send + 'static {
     let mut remediator = Remediator::new(parts.store.clone(), parts.ids.clone(), server);
     let (clock, wake, stop) = (Arc::clone(&parts.clock), Arc::clone(&parts.wake), parts.stop.clone());

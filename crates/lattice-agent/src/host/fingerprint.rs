@@ -3,17 +3,18 @@
 use lattice_core::node::HostFacts;
 use sha2::{Digest, Sha256};
 
-/// SHA-256 over kernel, agent version and the models of GPUs, interfaces and disks, in hex.
+/// SHA-256 over operating system, kernel and the models of GPUs, interfaces and disks, in hex.
 ///
-/// Addresses, names and order do not count: they differ between equal machines.
-pub fn fingerprint(facts: &HostFacts, agent_version: &str) -> String {
+/// Addresses, names and order do not count: they differ between equal machines. The agent's version does not either: it is
+/// Lattice's own, is desired and reported by itself, and an upgrade of agents makes no node another one.
+pub fn fingerprint(facts: &HostFacts) -> String {
     let gpus = facts.gpus.iter().map(|gpu| format!("gpu {} {}", gpu.vendor, gpu.model));
     let nics = facts.nics.iter().map(|nic| format!("nic {} {}", nic.speed_mbps, nic.firmware));
     let disks = facts.disks.iter().map(|disk| format!("disk {} {}", disk.size_bytes, disk.model));
     let mut devices: Vec<String> = gpus.chain(nics).chain(disks).collect();
     devices.sort_unstable();
     let mut hash = Sha256::new();
-    for line in [format!("kernel {}", facts.kernel), format!("agent {agent_version}")].iter().chain(&devices) {
+    for line in [format!("os {}", facts.os), format!("kernel {}", facts.kernel)].iter().chain(&devices) {
         hash.update(line.as_bytes());
         hash.update(b"\n");
     }
@@ -40,18 +41,18 @@ mod tests {
 
     #[test]
     fn equal_machines_have_equal_fingerprints_and_any_difference_shows() {
-        let base = fingerprint(&facts(), "1.0.0");
+        let base = fingerprint(&facts());
         let mut renamed = facts();
         renamed.disks.reverse();
         renamed.disks[0].name = "sda".into();
         renamed.gpus[0].address = "0000:99:00.0".into();
-        assert_eq!(fingerprint(&renamed, "1.0.0"), base);
+        assert_eq!(fingerprint(&renamed), base);
         let mut fewer = facts();
         fewer.gpus.pop();
-        let mut kernel = facts();
-        kernel.kernel = "6.8.1".into();
-        for other in [fingerprint(&facts(), "1.0.1"), fingerprint(&fewer, "1.0.0"), fingerprint(&kernel, "1.0.0")] {
-            assert_ne!(other, base);
+        let kernel = HostFacts { kernel: "6.8.1".into(), ..facts() };
+        let os = HostFacts { os: "Debian GNU/Linux 13 (trixie)".into(), ..facts() };
+        for other in [fewer, kernel, os] {
+            assert_ne!(fingerprint(&other), base);
         }
     }
 }

@@ -1,9 +1,8 @@
 //! Conformance: a node's fingerprint against those that are approved for its SKU at its site. Pure.
 //! spec: S1 "Sensitive Node Lifecycle Extensions"; design: 2-state-model "Availability"
 
-use super::Request;
+use super::{Planned, Request};
 use crate::change::{Change, Commit, Guard, NodeAction, NodeChange, Resource};
-use crate::ids::JobId;
 use crate::job::{JobInput, NewJob};
 use crate::node::availability::AvailabilityEvent;
 use crate::node::machine::{Facts, NodeEvent, decide};
@@ -22,21 +21,11 @@ pub fn deviates(node: &Node, site: &Site) -> Option<bool> {
     Some(!approved.any(|one| one.fingerprint == reported))
 }
 
-/// What the judgement of a node leads to.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Judged {
-    /// To be committed as it is.
-    pub commit: Commit,
-    /// The drain that it created: wake its driver after the commit.
-    pub job: Option<JobId>,
-}
-
 /// Judges a node anew; none when nothing changes.
 ///
-/// A sensitive node that deviates is drained at once, whatever else Lattice has made unavailable: nothing that runs is
-/// disturbed by it, and nothing new may come. Another one gets work last. `is_busy`: a job owns the node, and a drain waits
-/// for its end.
-pub fn judge(request: &Request, node: &Node, site: &Site, is_busy: bool) -> Option<Judged> {
+/// One that deviates is told once. A sensitive one is held at once, so that nothing new comes to it, and is drained as the
+/// governor has room ([`drain`]); another one gets work last.
+pub fn judge(request: &Request, node: &Node, site: &Site) -> Option<Commit> {
     match node.state.status {
         Status::Active | Status::Offline | Status::Quarantined | Status::Enrolling => {}
         Status::BootstrapIssued | Status::Draining | Status::Retired | Status::Removing | Status::Deleted => {
@@ -50,16 +39,48 @@ pub fn judge(request: &Request, node: &Node, site: &Site, is_busy: bool) -> Opti
         (true, since) => {
             let is_sensitive = node.effective_class() == NodeClass::Sensitive;
             let needs_hold = is_sensitive && node.hold(HoldKind::ConformanceDrift).is_none();
-            let needs_drain = is_sensitive
-                && !is_busy
-                && node.state.status == Status::Active
-                && matches!(node.state.availability, Availability::Ready | Availability::Degraded);
-            (since.is_none() || needs_hold || needs_drain).then(|| drifted(request, node, site, needs_drain))
+            (since.is_none() || needs_hold).then(|| drifted(request, node, site))
         }
     }
 }
 
-fn conforms(request: &Request, node: &Node) -> Judged {
+/// Whether a node is one that Lattice drains for its fingerprint, and it is not drained yet.
+pub fn is_to_be_drained(node: &Node) -> bool {
+    node.deviates_since.is_some()
+        && node.effective_class() == NodeClass::Sensitive
+        && node.state.status == Status::Active
+        && matches!(node.state.availability, Availability::Ready | Availability::Degraded)
+}
+
+/// Drains a sensitive node for its fingerprint, by a job that owns it: nothing that runs is disturbed. None: the node is
+/// none of those.
+pub fn drain(request: &Request, node: &Node, site: &Site) -> Option<Planned> {
+    if !is_to_be_drained(node) {
+        return None;
+    }
+    let input = JobInput::Drain { urgent: false, deadline_ms: None, allocations: node.ownership.allocations };
+    let job = NewJob { node, site, input, batch: None }.build(request);
+    let facts = Facts {
+        reason: unapproved(node, site),
+        class: node.effective_class(),
+        job: Some(job.id),
+        ..Facts::of(Owner::Detector, request.actor.clone())
+    };
+    let event = NodeEvent::Availability(AvailabilityEvent::ConformanceDrift);
+    let mut moved = decide(node, event, &facts, request.now).ok()?;
+    moved.change.after.owning_job = Some(job.id);
+    let id = job.id;
+    let changes = vec![Change::Node(Box::new(moved.change)), job.created()];
+    let commit = request.commit(vec![Guard::NoLiveJob { node: node.id }], changes);
+    Some(Planned { commit, node: node.id, job: Some(id), effects: moved.effects })
+}
+
+fn unapproved(node: &Node, site: &Site) -> String {
+    let reported = node.fingerprint.as_deref().unwrap_or_default();
+    format!("its fingerprint {reported} is none of those approved for {} at {}", node.sku, site.name)
+}
+
+fn conforms(request: &Request, node: &Node) -> Commit {
     let mut after = node.successor(request.now);
     after.deviates_since = None;
     after.holds.retain(|hold| hold.kind != HoldKind::ConformanceDrift || hold.by.name != JUDGE);
@@ -70,25 +91,16 @@ fn conforms(request: &Request, node: &Node) -> Judged {
         cause: "conforms".to_owned(),
         detail: "its fingerprint is approved, or is not judged any more".to_owned(),
     };
-    Judged { commit: request.commit(Vec::new(), vec![Change::Node(Box::new(change))]), job: None }
+    request.commit(Vec::new(), vec![Change::Node(Box::new(change))])
 }
 
-fn drifted(request: &Request, node: &Node, site: &Site, drain: bool) -> Judged {
-    let reported = node.fingerprint.as_deref().unwrap_or_default();
-    let detail = format!("its fingerprint {reported} is none of those approved for {} at {}", node.sku, site.name);
-    let event = NodeEvent::Availability(AvailabilityEvent::ConformanceDrift);
+fn drifted(request: &Request, node: &Node, site: &Site) -> Commit {
+    let detail = unapproved(node, site);
     let class = node.effective_class();
-    let allocations = node.ownership.allocations;
-    let input = JobInput::Drain { urgent: false, deadline_ms: None, allocations };
-    let job = drain.then(|| NewJob { node, site, input, batch: None }.build(request));
-    let facts = Facts {
-        reason: detail.clone(),
-        class,
-        job: job.as_ref().map(|job| job.id),
-        ..Facts::of(Owner::Detector, request.actor.clone())
-    };
-    // Where the table has no edge (down, booting, busy) the row alone remembers it.
-    let moves = drain || class != NodeClass::Sensitive;
+    let facts = Facts { reason: detail.clone(), class, ..Facts::of(Owner::Detector, request.actor.clone()) };
+    let event = NodeEvent::Availability(AvailabilityEvent::ConformanceDrift);
+    // Where the table has no edge (down, booting) the row alone remembers it.
+    let moves = class != NodeClass::Sensitive;
     let moved = moves.then(|| decide(node, event, &facts, request.now).ok()).flatten();
     let mut change = moved.map_or_else(
         || NodeChange {
@@ -112,21 +124,13 @@ fn drifted(request: &Request, node: &Node, site: &Site, drain: bool) -> Judged {
             job: None,
         });
     }
-    let id = job.as_ref().map(|job| job.id);
-    after.owning_job = id.or(after.owning_job);
-    let note = Change::Note {
-        name: "node.conformance_drift".to_owned(),
-        resource: Resource::Node(node.id),
-        detail: format!("{}: {detail}", node.hostname),
-    };
     let mut changes = vec![Change::Node(Box::new(change))];
-    let mut guards = Vec::new();
-    if let Some(job) = job {
-        guards.push(Guard::NoLiveJob { node: node.id });
-        changes.push(job.created());
-    }
     if node.deviates_since.is_none() {
-        changes.push(note);
+        changes.push(Change::Note {
+            name: "node.conformance_drift".to_owned(),
+            resource: Resource::Node(node.id),
+            detail: format!("{}: {detail}", node.hostname),
+        });
     }
-    Judged { commit: request.commit(guards, changes), job: id }
+    request.commit(Vec::new(), changes)
 }

@@ -1,6 +1,8 @@
-//! Automated remediation: a node that fell silent is power-cycled, where its site says so and the governor has room. Pure.
-//! spec: S1 "Down → Booting"; design: 2-state-model "Availability"
+//! What Lattice makes unavailable by itself: a node that fell silent is power-cycled, where its site says so; a sensitive
+//! one whose fingerprint drifted is drained. Both as the governor has room. Pure.
+//! spec: S1 "Down → Booting", "Conformance drift"; design: 2-state-model "Availability", 8-interfaces "Security"
 
+use super::conformance;
 use crate::bmc::BmcReport;
 use crate::heartbeat::brake;
 use crate::job::Job;
@@ -11,20 +13,22 @@ use crate::time::{Timestamp, human};
 /// Name of whoever does it, in history, audit and jobs.
 pub const REMEDIATOR: &str = "remediator";
 
-/// Whether, and when, Lattice itself reboots a node.
+/// Whether, and when, Lattice itself makes a node unavailable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remedy {
-    /// It is not for Lattice to do: the node is not down for its silence, or its site does not say so.
+    /// It is not for Lattice to do: the node neither fell silent nor drifted, or its site does not say so.
     NotOurs,
     /// An operator must act: why.
     Never(String),
     /// Not yet: why.
     Later(String),
-    /// Now.
-    Due,
+    /// It is rebooted now.
+    Reboot,
+    /// It is drained now.
+    Drain,
 }
 
-/// What else must be known of a node that is down.
+/// What else must be known of a node that Lattice may act on.
 #[derive(Debug, Clone, Copy)]
 pub struct Standing<'a> {
     /// Its site.
@@ -55,16 +59,39 @@ impl Standing<'_> {
     }
 }
 
-/// Judges whether a node is rebooted by itself at `now`.
-///
-/// The reboot itself is the operator's verb, asked for by the control plane. It is tried once for each time of being down: whether it helped is decided by the boot's own deadline, and a node
-/// that fails it waits for an operator.
+/// Whether a node is down for its silence alone, and in service.
+fn is_silent(node: &Node) -> bool {
+    node.state.availability == Availability::Down
+        && node.down_cause == Some(DownCause::HeartbeatLost)
+        && node.state.status == Status::Offline
+}
+
+/// Whether anything but [`Remedy::NotOurs`] may be said of a node: else nothing of its [`Standing`] needs to be known.
+pub fn may_be_ours(node: &Node, site: &Site) -> bool {
+    (site.automation.auto_remediate && is_silent(node)) || conformance::is_to_be_drained(node)
+}
+
+/// Judges whether a node is rebooted or drained by itself at `now`.
 pub fn remedy(node: &Node, standing: &Standing, now: Timestamp) -> Remedy {
-    let silent = node.state.availability == Availability::Down && node.down_cause == Some(DownCause::HeartbeatLost);
-    let policy = &standing.site.automation;
-    if !silent || !policy.auto_remediate || node.state.status != Status::Offline {
+    if !may_be_ours(node, standing.site) {
         return Remedy::NotOurs;
     }
+    if is_silent(node) { reboot(node, standing, now) } else { drain(standing) }
+}
+
+/// It is held already, and nothing new comes to it; the drain, which an operator must take back by hand, is done to as
+/// many as the site can spare.
+fn drain(standing: &Standing) -> Remedy {
+    if let Some(job) = standing.job {
+        return Remedy::Later(format!("its job {} is {}", job.id, job.state.status));
+    }
+    standing.governor.room().map_or_else(Remedy::Later, |()| Remedy::Drain)
+}
+
+/// The reboot itself is the operator's verb, asked for by the control plane. It is tried once for each time of being down:
+/// whether it helped is decided by the boot's own deadline, and a node that fails it waits for an operator.
+fn reboot(node: &Node, standing: &Standing, now: Timestamp) -> Remedy {
+    let policy = &standing.site.automation;
     if let Some(why) = left_alone(node, now) {
         return Remedy::Never(why);
     }
@@ -95,7 +122,7 @@ pub fn remedy(node: &Node, standing: &Standing, now: Timestamp) -> Remedy {
     if let Some(report) = standing.report.filter(|report| !report.critical.is_empty()) {
         return Remedy::Never(format!("its BMC reports {}: a reboot does not repair it", report.critical[0]));
     }
-    standing.governor.room().map_or_else(Remedy::Later, |()| Remedy::Due)
+    standing.governor.room().map_or_else(Remedy::Later, |()| Remedy::Reboot)
 }
 
 /// Why Lattice itself switches nothing that cannot be switched.

@@ -1,5 +1,7 @@
 //! Why a node is not schedulable.
 
+mod holds;
+
 use super::{Explanation, Unmet};
 use crate::allocation::{Allocation, AllocationStatus};
 use crate::bmc::{Bmc, BmcReport, BreakerState};
@@ -12,7 +14,7 @@ use crate::job::{Job, JobInput, JobKind, JobStatus, StageName};
 use crate::node::availability::BOOT_FAILURES;
 use crate::node::class::SilenceTimes;
 use crate::node::machine::Health;
-use crate::node::{Availability, DownCause, Hold, HoldKind, Node, Status};
+use crate::node::{Availability, DownCause, HoldKind, Node, Status};
 use crate::site::{Site, SiteProvider};
 use crate::time::{Timestamp, human};
 
@@ -33,7 +35,7 @@ pub struct NodeContext<'a> {
     pub bmc: Option<(&'a Bmc, Option<&'a BmcReport>)>,
     /// What State Manager says of it, at an OpenCHAMI site.
     pub component: Option<&'a ComponentReport>,
-    /// Whether Lattice itself will reboot it.
+    /// Whether Lattice itself will reboot or drain it.
     pub remedy: &'a Remedy,
 }
 
@@ -385,7 +387,7 @@ impl<'a> Story<'a> {
                         ),
                     });
                 }
-                self.remedy(since);
+                self.remedy("rebooted", since);
                 self.reboot();
                 self.bootstrap();
             }
@@ -403,13 +405,15 @@ impl<'a> Story<'a> {
         self.health();
     }
 
-    /// Why Lattice itself does not reboot it, or that it is about to.
-    fn remedy(&mut self, since: Timestamp) {
+    /// Why Lattice itself does not reboot or drain it, or that it is about to.
+    fn remedy(&mut self, what: &str, since: Timestamp) {
         match self.context.remedy {
             Remedy::NotOurs => {}
-            Remedy::Never(why) => self.unmet(format!("it is not rebooted by itself: {why}"), since, "operator"),
-            Remedy::Later(why) => self.unmet(format!("it is not rebooted by itself yet: {why}"), since, "automation"),
-            Remedy::Due => self.unmet("it is rebooted by itself within seconds".to_owned(), since, "automation"),
+            Remedy::Never(why) => self.unmet(format!("it is not {what} by itself: {why}"), since, "operator"),
+            Remedy::Later(why) => self.unmet(format!("it is not {what} by itself yet: {why}"), since, "automation"),
+            Remedy::Reboot | Remedy::Drain => {
+                self.unmet(format!("it is {what} by itself within seconds"), since, "automation");
+            }
         }
     }
 
@@ -467,90 +471,6 @@ impl<'a> Story<'a> {
         if let Some(flag) = report.raised {
             let what = format!("find who raised the flag {flag} of {} in State Manager, and why", report.xname);
             self.next.push(NextAction::Fix { what });
-        }
-    }
-
-    fn hold(&mut self, hold: &Hold) {
-        let host = self.node.hostname.clone();
-        let until = hold.until.map_or_else(String::new, |until| format!(", until {until}"));
-        let reason = if hold.reason.is_empty() { String::new() } else { format!(": {}", hold.reason) };
-        let owner = hold.job.map_or_else(|| hold.by.name.clone(), |job| format!("job {job}"));
-        self.unmet(format!("hold `{}`{reason}{until}", hold.kind), hold.since, &owner);
-        match hold.kind {
-            HoldKind::Disabled => self.disabled(&host),
-            HoldKind::Maintenance
-            | HoldKind::ConformanceDrift
-            | HoldKind::AgentUpgrade
-            | HoldKind::Rollout
-            | HoldKind::Drift => {
-                if hold.job.is_none() {
-                    self.run(format!("lattice hold clear {host} {}", hold.kind), "lets it be scheduled again");
-                }
-            }
-            HoldKind::WipeRequired => self.wipe_required(&host),
-            HoldKind::WipeFailed => {
-                self.run(format!("lattice admin node wipe {host} --force"), "wipes it again, from the first step");
-                self.run(format!("lattice node disable {host} --yes"), "gives up on it: it stays out for good");
-                self.next.push(NextAction::Fix { what: format!("or replace the hardware of {host} that refuses") });
-            }
-        }
-    }
-
-    /// It is given back once its agent is heard, and has registered since its work was taken from it.
-    fn disabled(&mut self, host: &str) {
-        let enable = format!("lattice node enable {host}");
-        let heard = self.context.last_heard;
-        let is_heard = heard.is_some_and(|at| self.now.since(at) <= self.times().window());
-        let is_down_for_it = self.node.down_cause == Some(DownCause::Disabled);
-        if !is_down_for_it || (is_heard && self.node.ownership.is_confirmed()) {
-            return self.run(enable, "gives it back once its health check passes");
-        }
-        let down = self.node.availability_since;
-        if is_heard {
-            let what = "its agent has not registered since it was disabled: what ran there may still run";
-            self.unmet(what.to_owned(), down, "agent");
-            self.next.push(NextAction::Fix { what: "its agent registers again by itself in a moment".to_owned() });
-        } else {
-            self.unmet("its agent is not heard".to_owned(), heard.unwrap_or(down), "agent");
-            self.wake(host);
-        }
-        self.run(enable, "then gives it back, once its agent is heard and its health check passes");
-    }
-
-    /// What brings a silent agent back.
-    fn wake(&mut self, host: &str) {
-        if self.is_out_of_service() {
-            return;
-        }
-        let what = format!("see that {host} is powered and that lattice-agent runs on it");
-        self.next.push(NextAction::Fix { what });
-        if self.context.bmc.is_some() {
-            self.run(format!("lattice node bmc check {host}"), "looks at it now");
-        }
-        self.reboot();
-        self.bootstrap();
-    }
-
-    /// A wipe begins by itself; where it does not, this says what keeps it.
-    fn wipe_required(&mut self, host: &str) {
-        if self.node.hold(HoldKind::WipeFailed).is_some() {
-            return;
-        }
-        match self.owner() {
-            Some(job) if job.kind == JobKind::SensitiveWipe => self.follow(job),
-            Some(job) => {
-                let what = format!("its wipe waits for the {} job that owns it", job.kind);
-                self.unmet(what, job.created_at, &format!("job {}", job.id));
-                self.run(format!("lattice explain job {}", job.id), "says what that job waits for");
-            }
-            None => match self.node.state.availability {
-                Availability::Ready | Availability::Degraded | Availability::Draining | Availability::Drained => {
-                    self.next.push(NextAction::Fix { what: "its wipe begins by itself in a moment".to_owned() });
-                }
-                Availability::Unknown | Availability::Booting | Availability::Down | Availability::Failed => self
-                    .next
-                    .push(NextAction::Fix { what: format!("its wipe begins by itself once {host} is heard again") }),
-            },
         }
     }
 

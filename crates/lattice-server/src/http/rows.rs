@@ -7,7 +7,7 @@ use lattice_core::batch::Batch;
 use lattice_core::bmc::{Bmc, BmcReport};
 use lattice_core::command::agent::health_now;
 use lattice_core::command::node::Known;
-use lattice_core::command::remedy::{Remedy, Standing, remedy};
+use lattice_core::command::remedy::{Remedy, Standing, may_be_ours, remedy};
 use lattice_core::component::ComponentReport;
 use lattice_core::explain::{Code, NextAction};
 use lattice_core::heartbeat::{Said, brake};
@@ -15,7 +15,7 @@ use lattice_core::ids::{BatchId, JobId, NodeId, SiteId};
 use lattice_core::job::Job;
 use lattice_core::node::health;
 use lattice_core::node::machine::Health;
-use lattice_core::node::{Availability, HostFacts, Node};
+use lattice_core::node::{HostFacts, Node};
 use lattice_core::site::{Governor, Site};
 use lattice_core::sku::Sku;
 use lattice_core::time::Timestamp;
@@ -101,7 +101,7 @@ pub struct NodeFile {
     pub bmc_report: Option<BmcReport>,
     /// What State Manager says of it, at an OpenCHAMI site.
     pub component: Option<ComponentReport>,
-    /// Whether Lattice itself will reboot it.
+    /// Whether Lattice itself will reboot or drain it.
     pub remedy: Remedy,
 }
 
@@ -132,7 +132,7 @@ impl NodeFile {
         let bmc = app.store.bmc(node.id).await?;
         let bmc_report = app.store.bmc_report(node.id).await?;
         let component = app.store.component(node.id).await?;
-        let (governor, (fell, members)) = automation(app, &site, node.state.availability, now).await?;
+        let (governor, (fell, members)) = automation(app, &node, &site, now).await?;
         let standing = Standing {
             site: &site,
             job: job.as_ref(),
@@ -175,16 +175,9 @@ impl NodeFile {
     }
 }
 
-/// How a site stands towards its limit, and how many of its nodes fell silent lately, where that matters: while a node is
-/// down and its site has it rebooted.
-async fn automation(
-    app: &App,
-    site: &Site,
-    availability: Availability,
-    now: Timestamp,
-) -> Answer<(Governor, (u64, u64))> {
-    let matters = availability == Availability::Down && site.automation.auto_remediate;
-    if !matters {
+/// How a node's site stands towards its limit, and how many of its nodes fell silent lately, where that matters.
+async fn automation(app: &App, node: &Node, site: &Site, now: Timestamp) -> Answer<(Governor, (u64, u64))> {
+    if !may_be_ours(node, site) {
         return Ok((Governor::new(&site.automation, 0, 0), (0, 0)));
     }
     let (in_service, taken) = app.store.taken_at(site.id).await?;
