@@ -31,6 +31,8 @@ pub enum Deed {
     Off,
     /// Its power comes.
     On,
+    /// One of its drives is erased, by its BMC.
+    Erase,
 }
 
 /// In whose name.
@@ -109,7 +111,9 @@ const fn may(kind: JobKind) -> &'static [(Deed, StageName, bool)] {
             &[(Deed::Off, StageName::StopInstance, false), (Deed::Delete, StageName::DeleteInstance, false)]
         }
         JobKind::Reboot | JobKind::SensitiveWipe => CYCLE,
-        JobKind::SecureErase => &[(Deed::Off, StageName::SwitchOff, false)],
+        JobKind::SecureErase => {
+            &[(Deed::Off, StageName::SwitchOff, false), (Deed::Erase, StageName::EraseDrives, false)]
+        }
         JobKind::Drain | JobKind::Retire | JobKind::Reimage | JobKind::BmcInvestigation => &[],
     }
 }
@@ -129,7 +133,9 @@ pub fn misdeeds(model: &Model, act: &Act<'_>) -> Vec<String> {
             .flatten()
             .collect();
     // What a brake holds back is given up by an operator who has a lost node switched off.
-    let is_given_up = node.state.availability == Availability::Down && job.requested_by.role != Role::System;
+    let is_given_up = node.state.availability == Availability::Down
+        && job.requested_by.role != Role::System
+        && act.deed != Deed::Erase;
     if act.deed != Deed::On && !is_given_up {
         wrong.extend(of_work(model, node, &act.running));
     }
@@ -201,7 +207,8 @@ fn unseen(act: &Act<'_>) -> Option<String> {
         // What is unmade goes whether it runs or not.
         Deed::Off if act.whose.is_some_and(|whose| whose.undo) => return None,
         Deed::Off => PowerFact::On,
-        Deed::On => PowerFact::Off,
+        // Nobody here has drives erased of a machine that is on.
+        Deed::On | Deed::Erase => PowerFact::Off,
     };
     (seen.power != wanted).then(|| format!("its power was seen to be {:?}", seen.power))
 }

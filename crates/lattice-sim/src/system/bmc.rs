@@ -13,7 +13,7 @@ use lattice_providers::machine::bmc::{
     PowerOrder, QueueView,
 };
 
-use super::acts::{Deed, For, RULE};
+use super::acts::{Deed, For};
 use super::cloud::{Cloud, Reach};
 use super::faults::Fault;
 use super::host::{Host, Power};
@@ -36,16 +36,15 @@ impl Controller {
         format!("{} of {}", self.caller.who, self.node)
     }
 
-    fn host(cloud: &Cloud, node: NodeId) -> Result<Arc<Host>, ErrorKind> {
-        let mut hosts = cloud.hosts().into_iter();
-        hosts
-            .find(|host| host.node() == Some(node))
-            .ok_or_else(|| ErrorKind::Unreachable { detail: "no machine has that BMC".to_owned() })
+    /// The machine of that name, whatever is installed on it.
+    fn host(&self, cloud: &Cloud) -> Result<Arc<Host>, ErrorKind> {
+        let name = self.reach.ground().model().name(self.node);
+        cloud.host(&name).ok_or_else(|| ErrorKind::Unreachable { detail: "no machine has that BMC".to_owned() })
     }
 
     /// The host, if its BMC takes the login that is known.
     fn login(&self, cloud: &Cloud) -> Result<Arc<Host>, ErrorKind> {
-        let host = Self::host(cloud, self.node)?;
+        let host = self.host(cloud)?;
         if host.is_locked() {
             self.reach.ground().faults.befell(Fault::LoginRefused);
             return Err(ErrorKind::Unauthorised { message: "wrong password".to_owned() });
@@ -59,6 +58,13 @@ impl Controller {
         let login = BmcLogin { user: "sim".to_owned(), password: Secret::new("sim".to_owned()) };
         let clock = Arc::clone(&self.reach.ground().clock) as Arc<dyn Clock>;
         Gated::new(Arc::new(self), gate, &login, caller, clock)
+    }
+
+    /// What is about to be done to the machine is judged.
+    fn judge(&self, deed: Deed) {
+        let name = self.host(&self.reach.cloud).map(|host| host.name.clone()).unwrap_or_default();
+        let whose = For::of_caller(&self.caller.who, &self.caller.why);
+        self.reach.judge(deed, (&name, &self.caller.who), whose, &self.looked_at());
     }
 
     fn source(&self) -> String {
@@ -104,7 +110,9 @@ impl BmcObserver for Controller {
     }
 
     async fn drives(&self) -> Result<Vec<DriveSeen>, ProviderError> {
-        Ok(Vec::new())
+        let drives = self.reach.call("bmc drives", |cloud| self.login(cloud).map(|host| host.drives())).await?;
+        let drive = |id: String| DriveSeen { name: format!("simulated {id}"), id, erasable: true };
+        Ok(drives.into_iter().map(drive).collect())
     }
 }
 
@@ -115,9 +123,7 @@ impl BmcControl for Controller {
             PowerOrder::On => Deed::On,
             PowerOrder::Off | PowerOrder::SoftOff | PowerOrder::Cycle => Deed::Off,
         };
-        let name = Self::host(&self.reach.cloud, self.node).map(|host| host.name.clone()).unwrap_or_default();
-        let whose = For::of_caller(&self.caller.who, &self.caller.why);
-        self.reach.judge(deed, (&name, &self.caller.who), whose, &self.looked_at());
+        self.judge(deed);
         self.reach
             .call("bmc order", |cloud| {
                 let host = self.login(cloud)?;
@@ -135,15 +141,36 @@ impl BmcControl for Controller {
         Ok(())
     }
 
-    async fn erase(&self, drive: &str, _: &str) -> Result<Erasure, ProviderError> {
-        self.reach
-            .ground()
-            .wrong(format!("{RULE}: {drive} of {} is erased by its BMC, and no job does that", self.node));
-        Err(ProviderError::unusable("bmc erase", "there is nothing to erase here"))
+    async fn erase(&self, drive: &str, name: &str) -> Result<Erasure, ProviderError> {
+        self.judge(Deed::Erase);
+        let begun = self.reach.call("bmc erase", |cloud| {
+            let host = self.login(cloud)?;
+            if name != format!("simulated {drive}") {
+                return Ok(Erasure::Another { name: format!("simulated {drive}") });
+            }
+            let task = host.begin_erase(drive);
+            let task = task.ok_or_else(|| ErrorKind::NotFound { message: "there is no such drive".to_owned() })?;
+            self.reach.ground().faults.befell(Fault::DriveErased);
+            Ok(Erasure::Running { task })
+        });
+        begun.await
     }
 
-    async fn erasure(&self, _: &str) -> Result<Erasure, ProviderError> {
-        Err(ProviderError::unusable("bmc erasure", "nothing is erased here"))
+    async fn erasure(&self, task: &str) -> Result<Erasure, ProviderError> {
+        let ground = self.reach.ground();
+        let asked = self.reach.call("bmc erasure", |cloud| {
+            let host = self.login(cloud)?;
+            if ground.bmcs.once_in(ground.weather().unknown / 2) {
+                ground.faults.befell(Fault::ErasureForgotten);
+                host.forget_erasures();
+            }
+            match host.is_erased(task) {
+                Some(true) => Ok(Erasure::SaidDone),
+                Some(false) => Ok(Erasure::Running { task: task.to_owned() }),
+                None => Err(ErrorKind::NotFound { message: "there is no such task".to_owned() }),
+            }
+        });
+        asked.await
     }
 }
 

@@ -8,7 +8,10 @@ use lattice_core::agent::task::Running;
 use lattice_core::allocation::AllocationStatus;
 use lattice_core::bmc::BmcCause;
 use lattice_core::change::{Change, Commit, Outcome};
+use lattice_core::command::conformance::JUDGE;
+use lattice_core::command::remedy::REMEDIATOR;
 use lattice_core::ids::{AllocationId, NodeId};
+use lattice_core::job::JobKind;
 use lattice_core::node::{Availability, Node, Status};
 
 use super::acts::{RULE, is_made_for};
@@ -18,7 +21,7 @@ use super::ground::Ground;
 use super::host::Host;
 use super::metal::Left;
 use super::model::{Model, Moved};
-use super::rules::{RULES, is_let_off};
+use super::rules::{RULES, begun, is_let_off};
 
 /// A clock that jumps by no more than this may make a silence look longer.
 const UNNOTICED: Duration = Duration::from_secs(3);
@@ -45,8 +48,19 @@ pub fn at_commits(ground: &Arc<Ground>, cloud: &Cloud, commits: &[Commit], outco
         wrong.extend(let_off(&model, &moved, cloud));
         wrong.extend(ended(&model, &moved, cloud));
         wrong.extend(unheard(ground, &model, &moved));
+        befell(ground, &moved);
     }
     wrong.into_iter().for_each(|what| ground.wrong(what));
+}
+
+/// What Lattice did by itself is counted.
+fn befell(ground: &Ground, moved: &Moved<'_>) {
+    let reboots = begun(moved, JobKind::Reboot, REMEDIATOR).map(|_| Fault::RebootedByItself);
+    let drains = begun(moved, JobKind::Drain, JUDGE).map(|_| Fault::DrainedForDrift);
+    let drifted = moved.nodes.iter().filter(|(before, after)| {
+        after.deviates_since.is_some() && before.as_ref().is_some_and(|before| before.deviates_since.is_none())
+    });
+    reboots.chain(drains).chain(drifted.map(|_| Fault::Drifted)).for_each(|what| ground.faults.befell(what));
 }
 
 /// What each node's host runs.

@@ -37,6 +37,16 @@ pub enum Fault {
     ClockAhead,
     /// The servers' clock was set back, or one took over whose clock is behind.
     ClockBehind,
+    /// A host came up with another system, and its fingerprint is not approved.
+    Drifted,
+    /// Lattice itself drained a node for its fingerprint.
+    DrainedForDrift,
+    /// Lattice itself rebooted a node that fell silent.
+    RebootedByItself,
+    /// A BMC erased a drive.
+    DriveErased,
+    /// A BMC forgot what became of an erasure.
+    ErasureForgotten,
 }
 
 /// How often each befell.

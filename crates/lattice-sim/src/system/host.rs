@@ -57,6 +57,8 @@ struct State {
     locked: bool,
     /// Writes that its agent's disk had refused when that was told last.
     refused_writes: u64,
+    /// What its BMC erases or erased, by the task, and when that ends.
+    erasures: BTreeMap<String, tokio::time::Instant>,
 }
 
 /// Whether it has power.
@@ -296,6 +298,40 @@ impl Host {
     /// Whether a power supply failed.
     pub fn broken(&self) -> bool {
         self.state().broken
+    }
+
+    /// Its BMC begins to erase a drive: the task, if there is such a drive. A host whose system is gone boots nothing.
+    pub fn begin_erase(&self, drive: &str) -> Option<String> {
+        let had_system = self.metal.erase(drive)?;
+        let takes = self.ground.hosts.millis(500, 90_000);
+        let mut state = self.state();
+        if had_system {
+            state.files.clear();
+        }
+        let task = format!("task-{}", state.erasures.len());
+        state.erasures.insert(task.clone(), tokio::time::Instant::now() + takes);
+        Some(task)
+    }
+
+    /// Whether what its BMC was told to erase is; none: it knows of no such task.
+    pub fn is_erased(&self, task: &str) -> Option<bool> {
+        self.state().erasures.get(task).map(|until| tokio::time::Instant::now() >= *until)
+    }
+
+    /// Its BMC restarts: it knows of no task any more.
+    pub fn forget_erasures(&self) {
+        self.state().erasures.clear();
+    }
+
+    /// Its drives, by name.
+    pub fn drives(&self) -> Vec<String> {
+        self.metal.drives()
+    }
+
+    /// It comes up with another system, or with the first one again.
+    pub fn renew(self: &Arc<Self>) {
+        self.metal.renew();
+        self.reboot();
     }
 
     /// Restarts itself, with the power on.

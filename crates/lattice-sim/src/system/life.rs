@@ -277,7 +277,7 @@ impl LifeOf {
     /// Something happens to one host.
     async fn befalls(&self, host: &Arc<Host>) {
         let (log, luck) = (&self.ground.log, &self.luck);
-        match luck.below(43) {
+        match luck.below(47) {
             0..8 => self.kill_agent(host).await,
             8..12 => {
                 log.say(format!("{} loses power", host.name));
@@ -319,6 +319,10 @@ impl LifeOf {
                 let locked = !host.is_locked();
                 log.say(format!("{} BMC takes another login: {locked}", host.name));
                 host.set_locked(locked);
+            }
+            40..44 => {
+                log.say(format!("{} comes up with another system", host.name));
+                host.renew();
             }
             _ => {
                 log.say(format!("{} disk fails", host.name));
@@ -373,7 +377,9 @@ impl LifeOf {
     fn onboard(&mut self) {
         self.hosts += 1;
         let hostname = format!("n{:02}", self.hosts);
-        let body = json!({"site_id": SITE, "sku_id": "sim", "hostname": hostname, "reason": "a new host"});
+        let class = if self.luck.once_in(250) { "sensitive" } else { "standard" };
+        let body =
+            json!({"site_id": SITE, "sku_id": "sim", "hostname": hostname, "class": class, "reason": "a new host"});
         self.ask(Some(post("onboardings".to_owned(), body, format!("onboard {hostname}"))));
     }
 
@@ -422,6 +428,15 @@ impl LifeOf {
     }
 }
 
+/// What Lattice may do there by itself.
+fn automation(luck: &Luck) -> AutomationPolicy {
+    AutomationPolicy {
+        auto_remediate: luck.once_in(600),
+        remediate_after_ms: 30_000 + luck.below(120_000),
+        max_unavailable_percent: luck.pick(&[0, 10, 25, 50]).copied().unwrap_or(10),
+    }
+}
+
 /// Founds the site: its row, its SKU, and the token of its operators.
 async fn found(ground: &Ground, store: &Store, luck: &Luck) -> Result<Secret<String>, String> {
     let now = ground.clock.now();
@@ -432,6 +447,8 @@ async fn found(ground: &Ground, store: &Store, luck: &Luck) -> Result<Secret<Str
         ..HeartbeatPolicy::default()
     };
     ground.model().policy = heartbeat;
+    let automation = automation(luck);
+    ground.model().automation = automation;
     // Where it is not kept, no wipe of a host succeeds whose system runs from an NVMe drive.
     let keep_system_drive = luck.once_in(700);
     ground.model().keeps_system_drive = keep_system_drive;
@@ -453,7 +470,7 @@ async fn found(ground: &Ground, store: &Store, luck: &Luck) -> Result<Secret<Str
         }),
         heartbeat,
         bmc: BmcPolicy::default(),
-        automation: AutomationPolicy::default(),
+        automation,
         brake: None,
         let_go_at: None,
         approved: Vec::new(),

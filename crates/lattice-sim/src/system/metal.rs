@@ -26,6 +26,8 @@ struct Inner {
     soiled: BTreeSet<String>,
     /// Boot in which one of them was erased last.
     erased_in: Option<String>,
+    /// Another system than the one it was installed with.
+    renewed: bool,
 }
 
 /// What is left of work on a host.
@@ -71,9 +73,27 @@ impl Metal {
             disks: self.disks.clone(),
             memory_mib: 1 << 20,
             cpus: 64,
-            kernel: "6.12".to_owned(),
+            kernel: if self.inner().renewed { "6.13" } else { "6.12" }.to_owned(),
             os: "simulated".to_owned(),
         }
+    }
+
+    /// Another system is installed, or the first one again: it runs from the next boot on.
+    pub fn renew(&self) {
+        let mut inner = self.inner();
+        inner.renewed = !inner.renewed;
+    }
+
+    /// Names of its drives, those that a BMC can erase.
+    pub fn drives(&self) -> Vec<String> {
+        self.disks.iter().map(|disk| disk.name.clone()).collect()
+    }
+
+    /// A drive was erased by other means than the host's; whether the system was on it. None: it has no such drive.
+    pub fn erase(&self, drive: &str) -> Option<bool> {
+        let disk = self.disks.iter().find(|disk| disk.name == drive)?;
+        self.inner().soiled.remove(drive);
+        Some(disk.in_use)
     }
 
     /// Something runs there: it may leave something anywhere.

@@ -10,6 +10,7 @@ use lattice_core::ids::{AllocationId, JobId, NodeId, SiteId, TaskId};
 use lattice_core::job::Job;
 use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::node::{Node, Status};
+use lattice_core::site::AutomationPolicy;
 use lattice_core::time::Timestamp;
 
 /// The newest allocations and jobs that operators still think of.
@@ -28,6 +29,8 @@ pub struct Model {
     pub tasks: BTreeMap<TaskId, Task>,
     /// The times of every site.
     pub policy: HeartbeatPolicy,
+    /// What Lattice may do at every site by itself.
+    pub automation: AutomationPolicy,
     /// Whether the site lets a wipe leave the drive that the system runs from.
     pub keeps_system_drive: bool,
     /// When an operator let a brake go last, for each site.

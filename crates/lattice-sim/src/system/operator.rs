@@ -37,6 +37,8 @@ const NODE_VERBS: &[&str] = &[
     "remove",
     "resume",
     "wipe",
+    "secure-erase",
+    "secure-erase",
 ];
 /// Actions of jobs.
 const JOB_ACTIONS: &[&str] = &[
@@ -88,6 +90,7 @@ impl Operator {
             13..16 => self.of_allocation(),
             16..18 => self.of_job(),
             18 if self.luck.once_in(300) => Some(self.brake()),
+            18 if self.luck.once_in(400) => self.conformance(),
             _ => self.hold(),
         }
     }
@@ -101,6 +104,9 @@ impl Operator {
             if self.luck.once_in(300) {
                 body["deadline_ms"] = json!(30_000 + self.luck.below(600_000));
             }
+        }
+        if verb == "secure-erase" {
+            body["drives"] = json!(["all"]);
         }
         if verb == "wipe" {
             body["force"] = Value::Bool(self.luck.once_in(800));
@@ -136,6 +142,14 @@ impl Operator {
         }
         let body = json!({"for_ms": 60_000 + self.luck.below(600_000), "reason": "on a whim"});
         post(path, body, "pull the brake".to_owned())
+    }
+
+    /// What a node has is approved, or is not any more.
+    fn conformance(&self) -> Option<Ask> {
+        let (_, name) = self.some_node()?;
+        let verb = if self.luck.once_in(700) { "approve" } else { "withdraw" };
+        let body = json!({"node": name, "reason": "on a whim"});
+        Some(post(format!("sites/{SITE}/conformance/{verb}"), body, format!("{verb} what {name} has")))
     }
 
     fn new_allocation(&self) -> Ask {

@@ -7,9 +7,11 @@ use std::time::Duration;
 use lattice_core::agent::task::Task;
 use lattice_core::allocation::{AllocationStatus, Candidate, place};
 use lattice_core::change::HistoryRow;
+use lattice_core::command::conformance;
 use lattice_core::ids::{EventSeq, NodeId};
-use lattice_core::job::{Job, JobStatus};
+use lattice_core::job::{Job, JobKind, JobStatus};
 use lattice_core::node::{Availability, DownCause, HoldKind, Node, NodeState, Status};
+use lattice_core::site::Governor;
 use lattice_core::time::{Clock, Timestamp};
 use lattice_store::{EventFilter, PAGE_MAX, PageRequest, Store, StoreError};
 
@@ -35,6 +37,7 @@ pub fn at_rest(ground: &Ground, cloud: &Cloud) -> Vec<String> {
         let is_healthy = host.is_some_and(|host| host.has_agent() && !host.broken());
         wrong.extend(unused(node, is_healthy, now));
         wrong.extend(host.and_then(|host| lost_agent(node, host)));
+        wrong.extend(undrained(&model, node, now));
         if is_healthy && is_ready(node) {
             wrong.extend(idle_tasks(&model, node, now));
         }
@@ -42,6 +45,28 @@ pub fn at_rest(ground: &Ground, cloud: &Cloud) -> Vec<String> {
     wrong.extend(allocations(&model, &hosts, now));
     wrong.extend(strays(&model, cloud));
     wrong
+}
+
+/// What drifted is drained, as the site can spare it.
+fn undrained(model: &Model, node: &Node, now: Timestamp) -> Option<String> {
+    let since = node.deviates_since.filter(|since| now.since(*since) > STUCK)?;
+    let is_owned = model.jobs.values().any(|job| job.node == node.id && !job.state.status.is_terminal());
+    if !conformance::is_to_be_drained(node) || is_owned || now.since(node.availability_since) < STUCK {
+        return None;
+    }
+    // A drain whose job is over without it, or a wipe of another: whatever takes room is counted there.
+    let taken = model.nodes.values().filter(|one| one.site == node.site && may_take_room(model, one)).count() as u64;
+    let in_service = |one: &&Node| matches!(one.state.status, Status::Active | Status::Offline);
+    let all = model.nodes.values().filter(|one| one.site == node.site).filter(in_service).count() as u64;
+    let room = Governor::new(&model.automation, all, taken).room();
+    room.is_ok()
+        .then(|| format!("what drifted is drained: {} is {} and deviates since {since}", node.hostname, node.state))
+}
+
+fn may_take_room(model: &Model, node: &Node) -> bool {
+    let by_itself = |job: &Job| job.node == node.id && job.takes_by_itself();
+    let owns = model.jobs.values().any(|job| by_itself(job) && !job.state.status.is_terminal());
+    owns || (node.drain_intent && model.jobs.values().any(|job| by_itself(job) && job.kind == JobKind::Drain))
 }
 
 fn is_ready(node: &Node) -> bool {

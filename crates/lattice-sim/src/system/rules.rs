@@ -5,9 +5,12 @@
 use lattice_core::actor::Role;
 use lattice_core::agent::task::{TaskKind, TaskStatus};
 use lattice_core::allocation::{Allocation, AllocationStatus};
+use lattice_core::command::conformance::JUDGE;
+use lattice_core::command::remedy::REMEDIATOR;
 use lattice_core::heartbeat::brake::{self, Silences};
-use lattice_core::job::JobKind;
-use lattice_core::node::{Availability, DownCause, HoldKind, Node, Status};
+use lattice_core::job::{Job, JobKind};
+use lattice_core::node::{Availability, DownCause, HoldKind, Node, NodeClass, Status};
+use lattice_core::site::Governor;
 use lattice_core::time::Timestamp;
 
 use super::host::GPUS;
@@ -41,6 +44,9 @@ pub const RULES: &[Rule] = &[
     rule("a disabled node stays down", disabled_stay),
     rule("sensitive work is never queued again by itself", sensitive_requeues),
     rule("what is deleted stays deleted", deleted_stay),
+    rule("what drifted gets nothing sensitive", drift_holds),
+    rule("Lattice itself takes no more than the site can spare", governed),
+    rule("Lattice itself reboots only what fell silent alone", remedies),
 ];
 
 fn allowed_pairs(_: &Model, moved: &Moved<'_>) -> Vec<String> {
@@ -98,6 +104,10 @@ fn misfit(one: &Allocation, node: &Node, at: Timestamp) -> Option<String> {
     }
     if one.wanted.node.is_some_and(|named| named != node.id) {
         return Some("another node was named".to_owned());
+    }
+    let is_sensitive = NodeClass::Sensitive == one.class.max(node.class);
+    if is_sensitive && node.deviates_since.is_some() {
+        return Some("its fingerprint is not approved".to_owned());
     }
     let owner = node.ownership.owner.as_deref();
     let shares = owner == Some(one.user.as_str()) && node.ownership.class == Some(one.class);
@@ -291,7 +301,7 @@ fn sensitive_requeues(_: &Model, moved: &Moved<'_>) -> Vec<String> {
         let node_lost = moved.nodes.iter().any(|(was, now)| {
             was.as_ref().is_some_and(|was| was.ownership.epoch != now.ownership.epoch) && Some(now.id) == before.node
         });
-        if lost && node_lost && after.class == lattice_core::node::NodeClass::Sensitive {
+        if lost && node_lost && after.class == NodeClass::Sensitive {
             wrong.push(format!("{} is sensitive and was queued again by itself", after.id));
         }
     }
@@ -304,4 +314,96 @@ fn deleted_stay(_: &Model, moved: &Moved<'_>) -> Vec<String> {
         was && after.state.status != Status::Deleted
     });
     left.map(|(_, after)| format!("{} was deleted and is {}", after.hostname, after.state)).collect()
+}
+
+fn drift_holds(_: &Model, moved: &Moved<'_>) -> Vec<String> {
+    let drifted = moved.nodes.iter().filter(|(before, after)| {
+        let is_news = before.as_ref().is_some_and(|before| before.deviates_since.is_none());
+        is_news && after.deviates_since.is_some() && after.effective_class() == NodeClass::Sensitive
+    });
+    let loose = drifted.filter(|(_, after)| after.hold(HoldKind::ConformanceDrift).is_none());
+    loose.map(|(_, after)| format!("{} drifted, and is not held", after.hostname)).collect()
+}
+
+/// The jobs that a commit begins by themselves: of that kind, for that reason.
+pub fn begun<'a>(moved: &'a Moved<'_>, kind: JobKind, by: &'a str) -> impl Iterator<Item = &'a Job> {
+    let jobs = moved.jobs.iter().filter(|(before, _)| before.is_none()).map(|(_, job)| job);
+    jobs.filter(move |job| job.kind == kind && job.requested_by.role == Role::System && job.requested_by.name == by)
+}
+
+/// Whether Lattice took a node out by itself and it is not back.
+fn is_taken(model: &Model, node: &Node) -> bool {
+    let of_node = || model.jobs.values().filter(|job| job.node == node.id);
+    let reboots = of_node().any(|job| {
+        job.kind == JobKind::Reboot && job.requested_by.name == REMEDIATOR && !job.state.status.is_terminal()
+    });
+    let last_drain = of_node().filter(|job| job.kind == JobKind::Drain).max_by_key(|job| job.id);
+    let is_in_service = matches!(node.state.status, Status::Active | Status::Offline);
+    reboots || (node.drain_intent && is_in_service && last_drain.is_some_and(|job| job.requested_by.name == JUDGE))
+}
+
+fn governed(model: &Model, moved: &Moved<'_>) -> Vec<String> {
+    let taking = begun(moved, JobKind::Reboot, REMEDIATOR).chain(begun(moved, JobKind::Drain, JUDGE));
+    let mut wrong = Vec::new();
+    for job in taking {
+        // Nodes that leave between the count and the commit are still counted here.
+        let all = model.nodes.values().filter(|node| node.site == job.site);
+        let taken = all.clone().filter(|node| node.id != job.node && is_taken(model, node)).count() as u64;
+        let Governor { limit, .. } = Governor::new(&model.automation, all.count() as u64, taken);
+        if taken >= limit {
+            wrong.push(format!("{} of {} begins, and {taken} are out by itself, of {limit}", job.kind, job.hostname));
+        }
+    }
+    wrong
+}
+
+fn remedies(model: &Model, moved: &Moved<'_>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for job in begun(moved, JobKind::Reboot, REMEDIATOR) {
+        let before = moved.nodes.iter().find(|(_, after)| after.id == job.node).and_then(|(before, _)| before.as_ref());
+        wrong.extend(
+            before
+                .and_then(|node| left_alone(model, node, moved.commit.at))
+                .map(|why| format!("{} is rebooted by itself: {why}", job.hostname)),
+        );
+    }
+    wrong
+}
+
+/// Why nothing reboots a node by itself.
+fn left_alone(model: &Model, node: &Node, at: Timestamp) -> Option<String> {
+    if !model.automation.auto_remediate {
+        return Some("its site does not have that".to_owned());
+    }
+    if node.down_cause != Some(DownCause::HeartbeatLost) {
+        return Some(format!("it is {} for {:?}", node.state, node.down_cause));
+    }
+    let stops = [HoldKind::Disabled, HoldKind::Maintenance, HoldKind::Rollout, HoldKind::WipeRequired];
+    if let Some(hold) = stops.into_iter().find_map(|kind| node.hold(kind)) {
+        return Some(format!("it has the hold {}", hold.kind));
+    }
+    if let Some(until) = node.ownership.braked_until {
+        return Some(format!("it is braked until {until}"));
+    }
+    let (fell, members) = lately_silent(model, node, at);
+    let let_go = model.let_go_at.get(&node.site).is_some_and(|let_go| *let_go >= node.availability_since);
+    let is_recent = at < node.availability_since + brake::HOLDS;
+    let braked = model.policy.brake && is_recent && !let_go && brake::is_mass_failure(fell, members);
+    braked.then(|| format!("{fell} of {members} nodes of its site fell silent lately"))
+}
+
+/// How many nodes of a site are down for their silence since a brake would hold, and all whose silence is noticed. Those
+/// that fell in the same moment may not have been seen yet.
+fn lately_silent(model: &Model, node: &Node, at: Timestamp) -> (usize, usize) {
+    let members = || model.nodes.values().filter(|one| one.site == node.site && brake::is_member(one));
+    let fell = |one: &&Node| {
+        one.id == node.id
+            || (one.down_cause == Some(DownCause::HeartbeatLost)
+                && one.state.availability == Availability::Down
+                && one.availability_since >= brake::silenced_since(at)
+                && one.availability_since < at)
+    };
+    // Its own row is booting by now.
+    let is_other = |one: &&Node| one.id != node.id;
+    (members().filter(is_other).filter(fell).count() + 1, members().filter(is_other).count() + 1)
 }

@@ -11,6 +11,7 @@ use lattice_core::allocation::{
 };
 use lattice_core::change::{Change, Commit, HistoryRow, NodeAction, NodeChange};
 use lattice_core::ids::{AllocationId, CorrelationId, Generation, IdSource, NodeId, OpId, OwnershipEpoch, SiteId};
+use lattice_core::job::JobKind;
 use lattice_core::node::{Availability, DownCause, Hold, HoldKind, Node, NodeClass, NodeState, OnboardingMode, Status};
 use lattice_core::time::Timestamp;
 use strum::VariantArray;
@@ -185,7 +186,8 @@ fn a_forbidden_pair_and_a_skipped_generation_are_seen() {
 
 #[test]
 fn a_placement_on_a_node_that_must_not_be_used_is_seen() {
-    let refused: [fn(&mut Node); 5] = [
+    let refused: [fn(&mut Node); 6] = [
+        |node| (node.class, node.deviates_since) = (NodeClass::Sensitive, Some(START)),
         |node| node.holds.push(hold(HoldKind::WipeRequired)),
         |node| node.holds.push(hold(HoldKind::Maintenance)),
         |node| node.state = state(Status::Active, Availability::Degraded),
@@ -323,6 +325,89 @@ fn what_comes_back_unasked_is_seen() {
     let node = bench.node(|node| node.state = state(Status::Deleted, Availability::Unknown));
     let changes = vec![next(&node, |node| node.state = state(Status::Active, Availability::Ready))];
     assert_eq!(bench.broken(system(), changes), ["what is deleted stays deleted"]);
+}
+
+#[test]
+fn what_drifted_and_is_not_held_is_seen() {
+    let mut bench = Bench::new();
+    let node = bench.node(|node| node.class = NodeClass::Sensitive);
+    let loose = vec![next(&node, |node| node.deviates_since = Some(START))];
+    assert_eq!(bench.broken(system(), loose), ["what drifted gets nothing sensitive"]);
+    let node = bench.node(|node| node.class = NodeClass::Sensitive);
+    let held = vec![next(&node, |node| {
+        node.deviates_since = Some(START);
+        node.holds.push(hold(HoldKind::ConformanceDrift));
+    })];
+    assert_eq!(bench.broken(system(), held), Vec::<&str>::new());
+}
+
+/// A job that Lattice begins by itself.
+fn by_itself(bench: &mut Bench, node: &Node, kind: JobKind, by: &str) -> Change {
+    let mut job = bench.job(node, kind);
+    job.requested_by = Actor::system(by);
+    job.created()
+}
+
+#[test]
+fn more_than_the_site_can_spare_is_seen() {
+    let mut bench = Bench::new();
+    let [first, second] = [(); 2].map(|()| bench.node(|_| {}));
+    let drained = by_itself(&mut bench, &first, JobKind::Drain, "conformance");
+    let taken = next(&first, |node| {
+        (node.state.availability, node.drain_intent) = (Availability::Drained, true);
+    });
+    assert_eq!(bench.broken(system(), vec![drained, taken]), Vec::<&str>::new(), "one of two may be");
+    let another = by_itself(&mut bench, &second, JobKind::Drain, "conformance");
+    assert_eq!(bench.broken(system(), vec![another]), ["Lattice itself takes no more than the site can spare"]);
+    let by_hand = by_itself(&mut bench, &second, JobKind::Drain, "ada");
+    assert_eq!(bench.broken(system(), vec![by_hand]), Vec::<&str>::new(), "an operator may");
+}
+
+#[test]
+fn a_reboot_by_itself_of_what_did_not_fall_silent_alone_is_seen() {
+    let rule = "Lattice itself reboots only what fell silent alone";
+    let silent = |node: &mut Node| {
+        (node.state, node.down_cause) = (state(Status::Offline, Availability::Down), Some(DownCause::HeartbeatLost));
+    };
+    let spoilt: [fn(&mut Node); 4] = [
+        |_| {},
+        |node| node.down_cause = Some(DownCause::CriticalHardware),
+        |node| node.holds.push(hold(HoldKind::Maintenance)),
+        |node| node.ownership.braked_until = Some(START + std::time::Duration::from_secs(60)),
+    ];
+    let lively = |bench: &mut Bench| {
+        bench.model.automation.auto_remediate = true;
+        (0..4).for_each(|_| drop(bench.node(|_| {})));
+    };
+    let reboots = |bench: &mut Bench, node: &Node| {
+        let job = by_itself(bench, node, JobKind::Reboot, "remediator");
+        let boots = next(node, |node| node.state = state(Status::Active, Availability::Booting));
+        bench.broken(system(), vec![job, boots])
+    };
+    for (index, spoil) in spoilt.into_iter().enumerate() {
+        let mut bench = Bench::new();
+        lively(&mut bench);
+        let node = bench.node(|node| {
+            silent(node);
+            spoil(node);
+        });
+        let broken = reboots(&mut bench, &node);
+        assert_eq!(broken.contains(&rule), index > 0, "{index}: {broken:?}");
+    }
+    let mut bench = Bench::new();
+    let node = bench.node(silent);
+    assert_eq!(reboots(&mut bench, &node), [rule], "its site does not have that");
+    let mut bench = Bench::new();
+    lively(&mut bench);
+    let earlier = START - std::time::Duration::from_secs(10);
+    (0..9).for_each(|_| {
+        drop(bench.node(|node| {
+            silent(node);
+            node.availability_since = earlier;
+        }));
+    });
+    let node = bench.node(silent);
+    assert_eq!(reboots(&mut bench, &node), [rule], "most of its site fell silent");
 }
 
 #[test]

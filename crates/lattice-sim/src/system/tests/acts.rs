@@ -41,7 +41,10 @@ impl Case {
         let mut job = bench.job(&node, kind);
         job.state.stage = stage;
         job.state.status = if undo { JobStatus::Compensating } else { JobStatus::Running };
-        let power = if deed == Deed::On { PowerFact::Off } else { PowerFact::On };
+        let power = match deed {
+            Deed::On | Deed::Erase => PowerFact::Off,
+            Deed::Off | Deed::Delete => PowerFact::On,
+        };
         let act = Act {
             deed,
             key: KEY,
@@ -70,7 +73,7 @@ impl Case {
 }
 
 impl Bench {
-    fn job(&mut self, node: &lattice_core::node::Node, kind: JobKind) -> Job {
+    pub(super) fn job(&mut self, node: &lattice_core::node::Node, kind: JobKind) -> Job {
         let id = JobId::generate(&self.ids, START);
         let node = self.model.nodes.get_mut(&node.id).expect("it was made here");
         node.owning_job = Some(id);
@@ -121,6 +124,7 @@ fn what_jobs_may_do_is_nothing_wrong() {
         (JobKind::Reboot, (Deed::Off, StageName::PowerOff, false)),
         (JobKind::Reboot, (Deed::On, StageName::PowerOn, false)),
         (JobKind::SensitiveWipe, (Deed::Off, StageName::PowerOff, false)),
+        (JobKind::SecureErase, (Deed::Erase, StageName::EraseDrives, false)),
         (JobKind::Remove, (Deed::Off, StageName::StopInstance, false)),
         (JobKind::Remove, (Deed::Delete, StageName::DeleteInstance, false)),
         (JobKind::Onboarding, (Deed::On, StageName::CreateLxdInstance, false)),
@@ -174,6 +178,10 @@ fn what_takes_something_that_counts_is_seen() {
     };
     removal().spoilt(active, "the node is active / drained");
     removal().spoilt(|case| case.act.stamp = Some("somebody".to_owned()), "made for another");
+    let erase = || Case::of(JobKind::SecureErase, (Deed::Erase, StageName::EraseDrives, false));
+    erase().spoilt(placed, "is placed there");
+    let on = |case: &mut Case| case.act.seen = Some(Seen { at: START, power: PowerFact::On, key: None });
+    erase().spoilt(on, "its power was seen to be On");
     let unproven = |case: &mut Case| case.job.outputs.wipe = None;
     Case::of(JobKind::SensitiveWipe, (Deed::Off, StageName::PowerOff, false)).spoilt(unproven, "nothing proves");
 }
