@@ -54,6 +54,10 @@ pub enum IncidentKind {
     NodeDegraded,
     /// A node is offline for another reason.
     NodeOffline,
+    /// The fingerprint of a node is not approved.
+    NodeDrifted,
+    /// The credential of a node's BMC was refused so often that it is not tried any more.
+    BmcLocked,
     /// A webhook gets no events.
     WebhookFailing,
     /// The secret store gives no secrets.
@@ -106,7 +110,9 @@ impl IncidentKind {
             | Self::NodeDown
             | Self::NodeFailed
             | Self::NodeDegraded
-            | Self::NodeOffline => true,
+            | Self::NodeOffline
+            | Self::NodeDrifted
+            | Self::BmcLocked => true,
             Self::WebhookFailing | Self::SecretsUnavailable => false,
         }
     }

@@ -62,6 +62,16 @@ impl Store {
         Ok(self.fetch(Query::new(OPEN, Vec::new()), |r| r.count()).await?.pop().unwrap_or(0))
     }
 
+    /// These BMCs; at most [`PAGE_MAX`].
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn locked_out(&self) -> Result<Vec<Bmc>, StoreError> {
+        const LOCKED: &str = "SELECT bmcs.body FROM bmcs JOIN nodes ON nodes.id = bmcs.node WHERE nodes.live = 1 \
+            AND bmcs.body LIKE '%\"breaker\":{\"state\":\"open\"%' ORDER BY bmcs.node LIMIT ?1";
+        self.fetch(Query::new(LOCKED, vec![Value::Int(PAGE_MAX as i64)]), |r| r.json()).await
+    }
+
     /// BMCs of nodes that are not deleted, in the order of their nodes, after that one; at most [`PAGE_MAX`].
     ///
     /// # Errors

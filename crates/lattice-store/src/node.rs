@@ -440,6 +440,16 @@ impl Store {
         Ok(self.fetch(Query::new(DEVIATING, Vec::new()), |r| r.count()).await?.pop().unwrap_or(0))
     }
 
+    /// Nodes with a fingerprint that is not approved, those that drifted first before others; at most [`PAGE_MAX`].
+    ///
+    /// # Errors
+    /// The database fails.
+    pub async fn drifted(&self) -> Result<Vec<NodeId>, StoreError> {
+        const DRIFTED: &str = "SELECT id FROM nodes WHERE live = 1 AND deviates_since IS NOT NULL \
+            ORDER BY deviates_since, id LIMIT ?1";
+        self.fetch(Query::new(DRIFTED, vec![Value::Int(PAGE_MAX as i64)]), |r| Ok(NodeId::new(r.id()?))).await
+    }
+
     /// How many nodes of a site report which fingerprint, by SKU and fingerprint.
     ///
     /// # Errors
@@ -452,7 +462,8 @@ impl Store {
     }
 
     /// How many nodes of a site are in service, and how many Lattice itself has made unavailable: by a reboot or a wipe
-    /// that it asked for, or a drain for a fingerprint that drifted. A job counts until it is over, for it may have failed.
+    /// that it asked for, or a drain for a fingerprint that drifted. A job counts until it is over, for it may have failed;
+    /// a drain until its node is taken back.
     ///
     /// # Errors
     /// The database fails.
@@ -460,7 +471,8 @@ impl Store {
         const IN_SERVICE: &str =
             "SELECT COUNT(*) FROM nodes WHERE site = ?1 AND live = 1 AND status IN ('active', 'offline')";
         const TAKEN: &str = "SELECT COUNT(*) FROM nodes WHERE site = ?1 AND live = 1 AND \
-            ((hold_kinds LIKE '%conformance_drift%' AND availability IN ('draining', 'drained')) OR id IN \
+            ((drain_intent = 1 AND status IN ('active', 'offline') AND \
+            (SELECT automatic FROM jobs WHERE node = nodes.id AND kind = 'drain' ORDER BY id DESC LIMIT 1) = 1) OR id IN \
             (SELECT node FROM jobs WHERE site = ?1 AND automatic = 1 AND kind IN ('reboot', 'sensitive_wipe') AND status NOT IN \
             ('completed', 'cancelled', 'reconciled')))";
         let id = || Value::Id(site.uuid());

@@ -1,5 +1,7 @@
 //! The fleet at a glance: counts, what needs attention, how long stages take.
 
+mod alike;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
@@ -141,6 +143,7 @@ async fn attention(app: &App, sites: &HashMap<SiteId, String>, now: Timestamp) -
         found.add(of_job(&job, site, now), silence);
     }
     of_nodes(app, &explained, sites, &mut found).await?;
+    alike::add(app, sites, &mut found).await?;
     found.raised.extend(of_webhooks(app, now).await?);
     found.raised.extend(app.secret_standing.outage().map(|outage| of_outage(outage, now)));
     Ok(found.sorted())
@@ -227,7 +230,10 @@ async fn of_nodes(
         for group in together(nodes) {
             match group.as_slice() {
                 [one] => add_node(app, one.id, found, silence).await?,
-                several => found.add(of_group(several, site, is_all, found.now), silence),
+                several => {
+                    let braked = braked_until(app, several).await?;
+                    found.add(of_group(several, site, is_all, braked, found.now), silence);
+                }
             }
         }
     }
@@ -283,14 +289,36 @@ fn together(mut nodes: Vec<Silent>) -> Vec<Vec<Silent>> {
     groups
 }
 
-fn of_group(nodes: &[Silent], site: &str, is_all: bool, now: Timestamp) -> Incident {
+/// Until when a brake holds back what the loss of some of them does to running work.
+async fn braked_until(app: &App, nodes: &[Silent]) -> Answer<Option<Timestamp>> {
+    let mut last = None;
+    for some in nodes.chunks(PAGE_MAX) {
+        let ids: Vec<NodeId> = some.iter().map(|node| node.id).collect();
+        let braked = app.store.nodes_by_id(&ids).await?;
+        last = last.max(braked.iter().filter_map(|node| node.ownership.braked_until).max());
+    }
+    Ok(last)
+}
+
+/// Names of the first nodes of several, and how many more there are.
+fn names<'a>(nodes: impl ExactSizeIterator<Item = &'a str>) -> String {
     /// Names that stand in the evidence.
     const NAMED: usize = 8;
+    let more = nodes.len().saturating_sub(NAMED);
+    let names: Vec<&str> = nodes.take(NAMED).collect();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", names.join(", "))
+}
+
+fn of_group(nodes: &[Silent], site: &str, is_all: bool, braked: Option<Timestamp>, now: Timestamp) -> Incident {
     let first = nodes.first().map_or(now, |node| node.since);
     let last = nodes.last().map_or(now, |node| node.since);
-    let names: Vec<&str> = nodes.iter().take(NAMED).map(|node| node.hostname.as_str()).collect();
-    let more = nodes.len().saturating_sub(NAMED);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let names = names(nodes.iter().map(|node| node.hostname.as_str()));
+    let brake = braked.map(|until| {
+        let lost = format!("`lattice site brake {site} --release --yes` counts their work as lost now");
+        format!("a brake holds back what their loss does to running work, until {until}; {lost}")
+    });
+    let cause = "together means one cause: look at their switch, their power, their network first";
     let at_least = if is_all { "" } else { "at least " };
     let look = nodes.first().map_or_else(String::new, |node| node.hostname.clone());
     Incident {
@@ -301,10 +329,7 @@ fn of_group(nodes: &[Silent], site: &str, is_all: bool, now: Timestamp) -> Incid
         site: Some(site.to_owned()),
         title: format!("{at_least}{} nodes lost their heartbeat within {}", nodes.len(), human(last.since(first))),
         mark: "one incident".to_owned(),
-        evidence: vec![
-            format!("{}{more}", names.join(", ")),
-            "together means one cause: look at their switch, their power, their network first".to_owned(),
-        ],
+        evidence: [names, cause.to_owned()].into_iter().chain(brake).collect(),
         since: first,
         age_ms: millis(now.since(first)),
         next: look_at(&look),

@@ -1,6 +1,6 @@
 //! Nodes as people see them.
 
-use lattice_api::node::{ComponentReport, HistoryEntry, NodeRow, NodeView, Timeline};
+use lattice_api::node::{ComponentReport, HistoryEntry, HoldKind, NodeRow, NodeView, Timeline};
 
 use crate::commands::explain;
 use crate::output::{self, Look, Row, Shown, facts, table};
@@ -58,8 +58,10 @@ fn yes_no(value: bool) -> String {
 
 /// That it deviates, and since when; empty when it does not.
 fn deviation(node: &NodeView, look: Look) -> String {
+    let is_held = node.row.holds.contains(&HoldKind::ConformanceDrift);
+    let so = if is_held { "it gets no work" } else { "it gets work last" };
     node.deviates_since.map_or_else(String::new, |since| {
-        format!("its fingerprint is not approved, for {}: it gets work last", look.age(since.as_millis()))
+        format!("its fingerprint is not approved, for {}: {so}", look.age(since.as_millis()))
     })
 }
 
