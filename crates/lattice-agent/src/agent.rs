@@ -106,6 +106,8 @@ struct Agent {
     /// Whether the fingerprint was recomputed since a heartbeat that was answered.
     fingerprint_is_news: bool,
     inspect_at: Instant,
+    /// When the hardware was looked at last.
+    inspected_at: Instant,
     /// How long after that the next look is.
     inspect_after: Duration,
     identity: Option<Identity>,
@@ -173,10 +175,11 @@ impl Agent {
         })
         .await?;
         let facts = host.facts().await;
-        let fingerprint = fingerprint(&facts, &config.version);
+        let fingerprint = fingerprint(&facts);
         let mut agent = Self {
             backoff: Backoff::new(config.pace.backoff_base),
             inspect_at: Instant::now() + config.pace.inspect_first,
+            inspected_at: Instant::now(),
             inspect_after: config.pace.inspect_first * 2,
             identity: None,
             renew_at: now,
@@ -441,19 +444,27 @@ impl Agent {
     /// Looks at the hardware again when it is time; twice as long after each look, as drivers may come later than the agent.
     /// What changed is registered: the server judges a host by that.
     async fn inspect(&mut self) {
-        if Instant::now() < self.inspect_at {
+        let pace = &self.config.pace;
+        // Who works on a host does so while nothing runs there, and it is judged by this when it is given back.
+        let now = Instant::now();
+        let is_idle = self.workloads.count() == 0 && now >= self.inspected_at + pace.inspect_idle;
+        let is_due = now >= self.inspect_at;
+        if !is_due && !is_idle {
             return;
         }
         self.facts = self.ground.host.facts().await;
-        let found = fingerprint(&self.facts, &self.config.version);
+        let found = fingerprint(&self.facts);
         if found != self.fingerprint {
             self.session = None;
         }
         self.fingerprint = found;
-        self.fingerprint_is_news = true;
-        let pace = &self.config.pace;
-        self.inspect_at = Instant::now() + self.inspect_after.min(pace.inspect_every);
-        self.inspect_after = (self.inspect_after * 2).min(pace.inspect_every);
+        self.inspected_at = now;
+        // What a look in between found to be the same is no news.
+        if is_due {
+            self.fingerprint_is_news = true;
+            self.inspect_at = now + self.inspect_after.min(pace.inspect_every);
+            self.inspect_after = (self.inspect_after * 2).min(pace.inspect_every);
+        }
     }
 
     /// Goes where agents are heard, if that is elsewhere.

@@ -42,6 +42,8 @@ pub struct Pace {
     pub inspect_first: Duration,
     /// Longest pause between two looks at the hardware; each look recomputes the fingerprint.
     pub inspect_every: Duration,
+    /// The same while nothing runs on the host.
+    pub inspect_idle: Duration,
 }
 
 impl Default for Pace {
@@ -54,6 +56,7 @@ impl Default for Pace {
             link_life: Duration::from_secs(48 * 60),
             inspect_first: Duration::from_secs(15),
             inspect_every: Duration::from_secs(3600),
+            inspect_idle: Duration::from_secs(60),
         }
     }
 }

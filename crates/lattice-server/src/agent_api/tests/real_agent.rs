@@ -151,6 +151,24 @@ async fn what_comes_up_after_the_agent_is_registered() {
     agent.stop().await.unwrap();
 }
 
+/// Whoever mends a host does so while it is empty: what changed is known before it is given back.
+#[tokio::test]
+async fn what_changes_on_an_empty_host_is_registered_long_before_the_next_usual_look() {
+    let fixture = Fixture::start_with(Limits::default(), FAST);
+    let node = fixture.new_node();
+    let hour = Duration::from_secs(3_600);
+    let pace = Pace { inspect_first: hour, inspect_idle: Duration::from_millis(5), ..Pace::default() };
+    let agent = RunningAgent::start_on(Arc::<SlowHost>::default(), pace, &fixture, node, Storage::memory());
+    registered(&fixture, 2).await;
+    heard(&fixture, node, 3).await;
+    let registrations = fixture.events.registrations.lock().unwrap().clone();
+    let gpus: Vec<usize> = registrations.iter().map(|one| one.request.facts.gpus.len()).collect();
+    assert_eq!(gpus, [0, 1], "looks that find nothing new register nothing");
+    let told = |report: &crate::agent_api::Report| report.fingerprint.is_some();
+    assert!(!fixture.events.reports.lock().unwrap().iter().any(told), "and tell nothing");
+    agent.stop().await.unwrap();
+}
+
 #[tokio::test]
 async fn agents_come_back_after_a_restart_of_the_server_and_register_again() {
     let fixture = Fixture::start_with(Limits::default(), FAST);
