@@ -202,6 +202,10 @@ mod tests {
                     r#"{"drives":["/a","/b"],"powered_on":true}"#,
                 )),
             ),
+            (
+                "lattice node reboot c07u43 --boot pxe",
+                Some(("POST", "/api/v1/admin/nodes/c07u43/reboot", r#"{"boot":"pxe"}"#)),
+            ),
             ("lattice node bmc check c07u43", Some(("POST", "/api/v1/admin/nodes/c07u43/bmc/check", "null"))),
             (
                 "lattice node drain c07u43 --deadline 2h",

@@ -1,11 +1,13 @@
 //! Nodes: the inventory row, what explains it, and the operator's verbs.
 
+pub use lattice_core::bmc::BootDevice;
 use lattice_core::change::NodeAction;
 pub use lattice_core::component::ComponentReport;
 use lattice_core::ids::{Generation, JobId, NodeId, SiteId};
 pub use lattice_core::job::Disposal;
+pub use lattice_core::node::HoldKind;
 pub use lattice_core::node::{Availability, Status};
-use lattice_core::node::{DownCause, HoldKind, HostFacts, Labels, NodeClass, NodeState, OnboardingMode, ProviderState};
+use lattice_core::node::{DownCause, HostFacts, Labels, NodeClass, NodeState, OnboardingMode, ProviderState};
 use lattice_core::secret::Secret;
 use lattice_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -302,6 +304,9 @@ pub struct ActOnNode {
     /// Take the deadline of a drain that runs away: what runs ends in its own time. Only for `drain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_deadline: Option<bool>,
+    /// What the node's BMC has it start from, this once; absent: as it always does. Only for `reboot`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot: Option<BootDevice>,
     /// The image, by the name that its site knows; absent: the one of new nodes. Only for `reimage`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,

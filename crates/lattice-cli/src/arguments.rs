@@ -274,6 +274,7 @@ mod tests {
         }
         // A seed is a number, and what follows it an option; silences and deadlines last for a span of time.
         let command = command.replace("--for x", "--for 1h").replace("--deadline x", "--deadline 1h");
+        let command = command.replace("--boot x", "--boot pxe");
         command.replace("KEY=VALUE", "key=value").replace("--seed xx", "--seed 7")
     }
 }

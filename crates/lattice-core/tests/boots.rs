@@ -72,7 +72,10 @@ fn explained(node: &Node, job: Option<&Job>) -> (Vec<String>, Vec<NextAction>) {
 fn the_commit_that_counts_an_ill_boot_begins_the_next_one() {
     let chained = comes_up_ill(&booting(), "b1", None, true);
     let job = job_of(&chained).expect("a job boots it again");
-    assert_eq!((job.kind, &job.input, &job.requested_by), (JobKind::Reboot, &JobInput::Reboot, &Actor::system(BOOTS)));
+    assert_eq!(
+        (job.kind, &job.input, &job.requested_by),
+        (JobKind::Reboot, &JobInput::Reboot { boot: None }, &Actor::system(BOOTS))
+    );
     assert!(job.reason.starts_with("boot 1 of 3 came up ill: "), "{}", job.reason);
     assert!(!job.takes_by_itself(), "the node is out already: no governor counts it anew");
     let after = chained.after.clone().unwrap();
@@ -90,7 +93,8 @@ fn the_commit_that_counts_an_ill_boot_begins_the_next_one() {
 #[test]
 fn a_job_that_owns_the_node_sees_to_its_boots_itself() {
     let (ids, site, node) = (Counter::default(), site(), booting());
-    let job = NewJob { node: &node, site: &site, input: JobInput::Reboot, batch: None }.build(&request(&ids));
+    let job =
+        NewJob { node: &node, site: &site, input: JobInput::Reboot { boot: None }, batch: None }.build(&request(&ids));
     let chained = comes_up_ill(&node, "b1", Some(&job), true);
     assert_eq!((job_of(&chained), noted(&chained)), (None, None));
     assert_eq!(chained.after.unwrap().boot_failures, 1);
@@ -190,7 +194,7 @@ fn a_failed_node_is_reset_and_owes_what_it_owed() {
     let ill = comes_up_ill(after, "b9", None, false).after.unwrap();
     assert_eq!((ill.state.availability, ill.boot_failures), (Availability::Booting, 1), "the row begins anew");
 
-    let job = NewJob { node: &failed, site: &site, input: JobInput::Reboot, batch: None };
+    let job = NewJob { node: &failed, site: &site, input: JobInput::Reboot { boot: None }, batch: None };
     let job = job.build(&request(&Counter::default()));
     let owned = reset(&known(&failed, Some(&job), &site), &request(&Counter::default())).unwrap_err();
     assert!(matches!(owned, Refused::Busy { .. }), "{owned}");

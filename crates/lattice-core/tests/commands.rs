@@ -11,7 +11,7 @@ use lattice_core::command::{Planned, Refused, Request, agent, hold};
 use lattice_core::explain::{Explain, NextAction};
 use lattice_core::explanation::{self, NodeContext};
 use lattice_core::ids::{CorrelationId, Generation, IdSource, OpId, SiteId, uuid_v7};
-use lattice_core::job::{Disposal, Job, JobKind, JobStatus};
+use lattice_core::job::{Disposal, Job, JobInput, JobKind, JobStatus};
 use lattice_core::node::class::HeartbeatPolicy;
 use lattice_core::node::machine::Health;
 use lattice_core::node::row::NicFact;
@@ -492,15 +492,23 @@ fn a_sku_that_asks_for_no_gpus_counts_none() {
 fn a_reboot_by_hand_moves_the_node_at_once_and_one_by_a_job_moves_nothing_yet() {
     let node = at(Status::Offline, Availability::Down);
     let ids = Counter::default();
-    let by_hand = command::reboot(&known(&node, &site()), &request(&ids)).unwrap();
+    let by_hand = command::reboot(&known(&node, &site()), &request(&ids), None).unwrap();
     assert_eq!((node_of(&by_hand.commit).state.availability, by_hand.job), (Availability::Booting, None));
     let site = maas();
-    let by_job = command::reboot(&known(&node, &site), &request(&ids)).unwrap();
+    let by_job = command::reboot(&known(&node, &site), &request(&ids), None).unwrap();
     let after = node_of(&by_job.commit);
     assert_eq!((after.state, after.owning_job), (node.state, by_job.job));
     assert!(by_job.job.is_some());
+    let pxe = Some(lattice_core::bmc::BootDevice::Pxe);
+    let refused = command::reboot(&known(&node, &site), &request(&ids), pxe);
+    assert!(matches!(refused, Err(Refused::NoBmc { .. })), "MAAS chooses that itself: {refused:?}");
+    let with_bmc = Known { has_bmc: true, ..known(&node, &site) };
+    let told = command::reboot(&with_bmc, &request(&ids), pxe).unwrap();
+    let job =
+        told.commit.changes.iter().find_map(|one| if let Change::Job(job) = one { Some(&job.after) } else { None });
+    assert_eq!(job.map(|job| &job.input), Some(&JobInput::Reboot { boot: pxe }));
     let ready = at(Status::Active, Availability::Ready);
-    assert!(command::reboot(&known(&ready, &site), &request(&ids)).is_err(), "what works is drained first");
+    assert!(command::reboot(&known(&ready, &site), &request(&ids), None).is_err(), "what works is drained first");
 }
 
 #[test]

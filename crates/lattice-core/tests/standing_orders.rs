@@ -11,7 +11,7 @@ use lattice_core::actor::Actor;
 use lattice_core::allocation::{Allocation, AllocationStatus, RequeuePolicy, Wanted};
 use lattice_core::change::{Change, Commit};
 use lattice_core::command::allocation::{self, NewAllocation};
-use lattice_core::command::conformance::{JUDGE, judge};
+use lattice_core::command::conformance::{self, JUDGE, judge};
 use lattice_core::command::drain::{self, Deadline, Drain, Redrain};
 use lattice_core::command::node::{self as commands, Known};
 use lattice_core::command::remedy::{Remedy, Standing, remedy};
@@ -188,7 +188,7 @@ fn undraining_cancels_the_drain_that_is_not_over_in_the_same_commit() {
         cancelled.state.status
     );
     assert_eq!(undrained.job, Some(job.id), "its driver is woken");
-    let other = Job { kind: JobKind::Reboot, input: JobInput::Reboot, ..job };
+    let other = Job { kind: JobKind::Reboot, input: JobInput::Reboot { boot: None }, ..job };
     let refused = commands::undrain(&known(&draining, &site, Some(&other)), &request(&ids));
     assert!(matches!(refused, Err(Refused::Busy { .. })), "{refused:?}");
 }
@@ -260,41 +260,54 @@ fn a_standard_node_that_deviates_stays_ready_and_is_marked_once() {
     let ids = Counter::default();
     let site = approving(&["good"]);
     let standard = reporting("bad", NodeClass::Standard, Availability::Ready);
-    let judged = judge(&judging(&ids), &standard, &site, false).unwrap();
-    assert_eq!((notes(&judged.commit), judged.job), (vec!["node.conformance_drift".to_owned()], None));
-    let marked = node_of(&judged.commit);
+    let judged = judge(&judging(&ids), &standard, &site).unwrap();
+    assert_eq!(notes(&judged), ["node.conformance_drift"]);
+    let marked = node_of(&judged);
     assert_eq!((marked.state, marked.deviates_since), (standard.state, Some(NOW)));
     assert!(marked.is_schedulable(NOW), "it gets work last, but it gets it");
-    assert_eq!(judge(&judging(&ids), &marked, &site, false), None, "nothing is new");
+    assert_eq!(judge(&judging(&ids), &marked, &site), None, "nothing is new");
+    assert_eq!(conformance::drain(&judging(&ids), &marked, &site), None, "and nothing is drained");
     let approved = approving(&["good", "bad"]);
-    let cleared = node_of(&judge(&judging(&ids), &marked, &approved, false).unwrap().commit);
+    let cleared = node_of(&judge(&judging(&ids), &marked, &approved).unwrap());
     assert_eq!(cleared.deviates_since, None);
-    assert_eq!(judge(&judging(&ids), &cleared, &approved, false), None);
+    assert_eq!(judge(&judging(&ids), &cleared, &approved), None);
+}
+
+/// How the site of a node that drifted stands.
+fn sparing(site: &Site, taken: u64) -> Standing<'_> {
+    let governor = Governor::new(&AutomationPolicy::default(), 20, taken);
+    Standing { site, job: None, report: None, has_bmc: false, governor, fell: 0, members: 20 }
 }
 
 #[test]
-fn a_sensitive_node_that_deviates_is_held_and_drained_at_once_by_a_job_that_owns_it() {
+fn a_sensitive_node_that_deviates_is_held_at_once_and_drained_by_a_job_that_owns_it_as_the_governor_has_room() {
     let ids = Counter::default();
     let site = approving(&["good"]);
     for availability in [Availability::Ready, Availability::Degraded] {
         let sensitive = reporting("bad", NodeClass::Sensitive, availability);
-        let judged = judge(&judging(&ids), &sensitive, &site, false).unwrap();
-        let after = node_of(&judged.commit);
+        let held = node_of(&judge(&judging(&ids), &sensitive, &site).unwrap());
+        assert_eq!(held.state.availability, availability);
+        assert!(held.hold(HoldKind::ConformanceDrift).is_some() && !held.is_schedulable(NOW), "nothing new comes");
+        assert_eq!(judge(&judging(&ids), &held, &site), None, "once is enough");
+        assert_eq!(remedy(&held, &sparing(&site, 1), NOW), Remedy::Drain);
+        let Remedy::Later(why) = remedy(&held, &sparing(&site, 2), NOW) else { panic!("the limit holds") };
+        assert_eq!(why, "Lattice has made 2 of the site's 20 nodes unavailable, and may 2 at once");
+        let drained = conformance::drain(&judging(&ids), &held, &site).unwrap();
+        let after = node_of(&drained.commit);
         assert_eq!(after.state.availability, Availability::Draining);
         assert!(after.drain_intent && after.hold(HoldKind::ConformanceDrift).is_some());
-        let job = job_of(&judged.commit).unwrap();
-        assert_eq!((job.kind, after.owning_job, judged.job), (JobKind::Drain, Some(job.id), Some(job.id)));
-        assert_eq!(judge(&judging(&ids), &after, &site, true), None, "once is enough");
-        let cleared = node_of(&judge(&judging(&ids), &after, &approving(&["bad"]), true).unwrap().commit);
+        let job = job_of(&drained.commit).unwrap();
+        assert_eq!((job.kind, after.owning_job, drained.job), (JobKind::Drain, Some(job.id), Some(job.id)));
+        assert_eq!(remedy(&after, &sparing(&site, 1), NOW), Remedy::NotOurs, "once is enough");
+        let cleared = node_of(&judge(&judging(&ids), &after, &approving(&["bad"])).unwrap());
         assert!(cleared.hold(HoldKind::ConformanceDrift).is_none());
         assert_eq!(cleared.state.availability, Availability::Draining, "an operator gives it back");
+        let spared = node_of(&judge(&judging(&ids), &held, &approving(&["bad"])).unwrap());
+        assert!(spared.is_schedulable(NOW) || availability == Availability::Degraded, "what waited needs nobody");
+        let other = Job { kind: JobKind::Reboot, input: JobInput::Reboot { boot: None }, ..job };
+        let busy = Standing { job: Some(&other), ..sparing(&site, 1) };
+        assert!(matches!(remedy(&held, &busy, NOW), Remedy::Later(_)), "the job that owns it goes first");
     }
-    let busy = reporting("bad", NodeClass::Sensitive, Availability::Ready);
-    let judged = judge(&judging(&ids), &busy, &site, true).unwrap();
-    let held = node_of(&judged.commit);
-    assert_eq!((held.state.availability, judged.job), (Availability::Ready, None), "the job that owns it goes first");
-    assert!(!held.is_schedulable(NOW));
-    assert!(judge(&judging(&ids), &held, &site, false).unwrap().job.is_some(), "and then it is drained");
     let drained = reporting("bad", NodeClass::Sensitive, Availability::Drained);
     let refused = commands::undrain(&known(&drained, &site, None), &request(&ids));
     assert!(matches!(refused, Err(Refused::Deviates { .. })), "{refused:?}");
@@ -304,11 +317,11 @@ fn a_sensitive_node_that_deviates_is_held_and_drained_at_once_by_a_job_that_owns
 fn without_an_approval_or_a_report_nobody_deviates() {
     let ids = Counter::default();
     let sensitive = reporting("bad", NodeClass::Sensitive, Availability::Ready);
-    assert_eq!(judge(&judging(&ids), &sensitive, &site(), false), None);
+    assert_eq!(judge(&judging(&ids), &sensitive, &site()), None);
     let silent = Node { fingerprint: None, ..sensitive.clone() };
-    assert_eq!(judge(&judging(&ids), &silent, &approving(&["good"]), false), None);
+    assert_eq!(judge(&judging(&ids), &silent, &approving(&["good"])), None);
     let other = Node { sku: "h200".to_owned(), ..sensitive };
-    assert_eq!(judge(&judging(&ids), &other, &approving(&["good"]), false), None);
+    assert_eq!(judge(&judging(&ids), &other, &approving(&["good"])), None);
 }
 
 #[test]
@@ -330,7 +343,7 @@ fn approvals_are_given_once_and_taken_back_and_a_hold_by_hand_is_not_ours_to_cle
         until: None,
         job: None,
     });
-    assert_eq!(judge(&judging(&ids), &held, &approved, false), None);
+    assert_eq!(judge(&judging(&ids), &held, &approved), None);
 }
 
 fn lxd_site(auto_remediate: bool) -> Site {
@@ -362,7 +375,7 @@ fn lattice_reboots_what_fell_silent_only_where_told_to_after_a_while_and_within_
         remedy(node, &alone, NOW)
     };
     let site = lxd_site(true);
-    assert_eq!(judge(&silent(121), &site, room), Remedy::Due);
+    assert_eq!(judge(&silent(121), &site, room), Remedy::Reboot);
     assert_eq!(judge(&silent(121), &lxd_site(false), room), Remedy::NotOurs, "off by default");
     assert!(matches!(judge(&silent(60), &site, room), Remedy::Later(_)), "it may come back by itself");
     let Remedy::Later(why) = judge(&silent(121), &site, full) else { panic!("the limit holds") };
@@ -399,12 +412,12 @@ fn lattice_reboots_nothing_that_fell_silent_with_most_of_its_site_whether_it_had
     let site = lxd_site(true);
     let Remedy::Later(why) = judge(&silent(121), &site, 11) else { panic!("it is rebooted") };
     assert!(why.contains("11 of 20 nodes"), "{why}");
-    assert_eq!(judge(&silent(121), &site, 10), Remedy::Due, "half is not more than half");
+    assert_eq!(judge(&silent(121), &site, 10), Remedy::Reboot, "half is not more than half");
     assert!(matches!(judge(&silent(599), &site, 11), Remedy::Later(_)));
-    assert_eq!(judge(&silent(600), &site, 11), Remedy::Due, "as long as a brake holds");
+    assert_eq!(judge(&silent(600), &site, 11), Remedy::Reboot, "as long as a brake holds");
     let let_go = Site { let_go_at: Some(NOW), ..site.clone() };
-    assert_eq!(judge(&silent(121), &let_go, 11), Remedy::Due, "an operator let go");
+    assert_eq!(judge(&silent(121), &let_go, 11), Remedy::Reboot, "an operator let go");
     let mut without = site;
     without.heartbeat.brake = false;
-    assert_eq!(judge(&silent(121), &without, 11), Remedy::Due, "the site wants no brake");
+    assert_eq!(judge(&silent(121), &without, 11), Remedy::Reboot, "the site wants no brake");
 }

@@ -102,7 +102,7 @@ impl Host {
         let node = world.node(self.node).await;
         let (health, site) = (Health::NotReported, &world.site);
         let known = Known { node: &node, job: None, health, live_allocations: 0, site, placed: &[], has_bmc: false };
-        let planned = reboot(&known, &world.request()).unwrap();
+        let planned = reboot(&known, &world.request(), None).unwrap();
         world.commit(planned.commit.changes, planned.commit.guards).await;
         planned.job.unwrap()
     }

@@ -401,7 +401,7 @@ async fn reboot(world: &World, node: NodeId) -> Job {
         placed: &[],
         has_bmc: false,
     };
-    let planned = commands::reboot(&known, &world.request()).unwrap();
+    let planned = commands::reboot(&known, &world.request(), None).unwrap();
     let job = planned.job.expect("a job reboots it");
     world.commit(planned.commit.changes, planned.commit.guards).await;
     assert_eq!(world.node(node).await.state, row.state, "it moves when its power is off, not before");

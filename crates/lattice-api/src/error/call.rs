@@ -90,6 +90,7 @@ const ROWS: &[Row] = &[
             "reason",
             "urgent",
             "image",
+            "boot",
             "disposal",
             "deadline:deadline_ms",
             "no_deadline",

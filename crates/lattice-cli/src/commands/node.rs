@@ -51,7 +51,7 @@ pub enum Command {
     /// Give a disabled node back
     Enable(Act),
     /// Boot a node again: a job power-cycles it; you do, now, where it has neither a provider nor a BMC
-    Reboot(Wait),
+    Reboot(actions::Reboot),
     /// Give up on a boot that failed: once the node's agent registers, its health check decides
     Reset(Act),
     /// Wait until a node's status or availability is what you name
@@ -204,7 +204,7 @@ pub async fn run(command: Command, session: &Session) -> Result<(), Failure> {
         Command::Undrain(act) => actions::act(Verb::Undrain, act, session).await,
         Command::Disable(act) => actions::act(Verb::Disable, act, session).await,
         Command::Enable(act) => actions::act(Verb::Enable, act, session).await,
-        Command::Reboot(wait) => actions::wait(Verb::Reboot, wait, session).await,
+        Command::Reboot(reboot) => actions::reboot(reboot, session).await,
         Command::Reset(act) => actions::act(Verb::Reset, act, session).await,
         Command::Reimage(reimage) => actions::reimage(reimage, session).await,
         Command::SecureErase(erase) => actions::secure_erase(erase, session).await,

@@ -82,7 +82,8 @@ pub fn carried_out(request: &Request, mut chained: Chained, standing: &Standing)
                 op: request.op,
                 correlation: request.correlation,
             };
-            let job = NewJob { node, site: standing.site, input: JobInput::Reboot, batch: None }.build(&request);
+            let job = NewJob { node, site: standing.site, input: JobInput::Reboot { boot: None }, batch: None }
+                .build(&request);
             node.owning_job = Some(job.id);
             let unowned = Guard::NoLiveJob { node: node.id };
             chained.after = Some(node.clone());

@@ -2,6 +2,7 @@
 
 use super::{Planned, Refused, Request, conformance};
 use crate::allocation::Allocation;
+use crate::bmc::BootDevice;
 use crate::change::{Change, Guard, NodeAction, NodeChange};
 use crate::job::{Disposal, Job, JobInput, JobKind, JobStatus, NewJob};
 use crate::node::availability::{AvailabilityEvent, Effect};
@@ -241,18 +242,21 @@ pub fn withdraw(known: &Known, request: &Request) -> Result<Planned, Refused> {
 
 /// Boots it again. A job power-cycles it through its provider, and the node boots once its power is seen to be off; a node
 /// that an operator bootstrapped is power-cycled by hand, and boots from now on: it fails unless its agent registers in
-/// time.
+/// time. `boot`: what its BMC has it start from, this once.
 ///
 /// # Errors
-/// Not unknown, drained, down or failed; or owned by another job.
-pub fn reboot(known: &Known, request: &Request) -> Result<Planned, Refused> {
+/// Not unknown, drained, down or failed; or owned by another job; or it has no BMC that could be told what to boot from.
+pub fn reboot(known: &Known, request: &Request, boot: Option<BootDevice>) -> Result<Planned, Refused> {
+    if boot.is_some() && !known.has_bmc {
+        return Err(Refused::NoBmc { hostname: known.node.hostname.clone() });
+    }
     let event = NodeEvent::Availability(AvailabilityEvent::Reboot);
     if !known.site.can_switch(known.has_bmc) {
         return known.simple(request, event);
     }
     known.moved(request, event)?;
     known.not_busy()?;
-    Ok(known.owned(request, JobInput::Reboot, "reboot", &request.reason))
+    Ok(known.owned(request, JobInput::Reboot { boot }, "reboot", &request.reason))
 }
 
 /// Gives up on a boot that failed: the node is as one whose agent was never heard, until that registers or the node is

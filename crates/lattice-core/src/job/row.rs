@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::flows::Restart;
 use super::{Flow, JobState, StageName, flows};
 use crate::actor::{Actor, Role};
-use crate::bmc::DriveErasure;
+use crate::bmc::{BootDevice, DriveErasure};
 use crate::change::{Change, JobChange};
 use crate::command::Request;
 use crate::command::boots::BOOTS;
@@ -145,7 +145,11 @@ pub enum JobInput {
     /// Removal of a retired node.
     Remove,
     /// Off and on again, through the provider. spec: S1 "Down → Booting"
-    Reboot,
+    Reboot {
+        /// What its BMC has it start from, this once; none: as it always does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        boot: Option<BootDevice>,
+    },
     /// Its OS is replaced. spec: S1 "Down → Booting" (reimage)
     Reimage {
         /// The image, by the name that its site knows; none: the one that the site gives to new nodes.
@@ -407,7 +411,7 @@ impl JobInput {
             Self::Drain { .. } => JobKind::Drain,
             Self::Retire { .. } => JobKind::Retire,
             Self::Remove => JobKind::Remove,
-            Self::Reboot => JobKind::Reboot,
+            Self::Reboot { .. } => JobKind::Reboot,
             Self::Reimage { .. } | Self::ReimageMaas { .. } => JobKind::Reimage,
             Self::InvestigateBmc => JobKind::BmcInvestigation,
             Self::WipeSensitive { .. } => JobKind::SensitiveWipe,
@@ -487,8 +491,8 @@ pub fn flow_for(input: &JobInput, site: &Site) -> Flow {
         (JobInput::Remove, SiteProvider::Manual | SiteProvider::Maas(_) | SiteProvider::Openchami(_)) => {
             flows::remove()
         }
-        (JobInput::Reboot, SiteProvider::Openchami(site)) => flows::reboot_openchami(&site.policy),
-        (JobInput::Reboot, SiteProvider::Manual | SiteProvider::Maas(_) | SiteProvider::Lxd(_)) => {
+        (JobInput::Reboot { .. }, SiteProvider::Openchami(site)) => flows::reboot_openchami(&site.policy),
+        (JobInput::Reboot { .. }, SiteProvider::Manual | SiteProvider::Maas(_) | SiteProvider::Lxd(_)) => {
             flows::reboot(site.heartbeat.boot_timeout())
         }
         (JobInput::Reimage { .. }, SiteProvider::Openchami(site)) => flows::reimage_openchami(&site.policy),

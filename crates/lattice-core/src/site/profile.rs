@@ -167,7 +167,7 @@ impl Site {
                 | JobInput::Drain { .. }
                 | JobInput::Retire { .. }
                 | JobInput::Remove
-                | JobInput::Reboot
+                | JobInput::Reboot { .. }
                 | JobInput::Reimage { .. }
                 | JobInput::InvestigateBmc
                 | JobInput::SecureErase { .. }

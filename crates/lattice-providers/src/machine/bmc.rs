@@ -7,6 +7,7 @@ pub use clients::{BmcClients, BmcReaders};
 pub use gate::{BmcGates, Caller, Gate, Gated, QueueView, Waiting};
 
 use async_trait::async_trait;
+pub use lattice_core::bmc::BootDevice;
 use lattice_core::bmc::{HealthReport, PowerReading};
 use lattice_core::secret::Secret;
 
@@ -45,15 +46,6 @@ pub enum NextBoot {
     Always(BootDevice),
     /// From something else, in the BMC's word.
     Other(String),
-}
-
-/// What a machine can be told to start from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BootDevice {
-    /// The network.
-    Pxe,
-    /// Its disk.
-    Disk,
 }
 
 /// What a BMC can be told about power.

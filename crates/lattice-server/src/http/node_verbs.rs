@@ -141,6 +141,9 @@ fn check_fields(verb: NodeVerb, body: &ActOnNode) -> Answer<()> {
     if body.powered_on.is_some() && verb != NodeVerb::SecureErase {
         return Err(Refusal::malformed("powered_on", format!("is only for `secure-erase`, not for `{verb}`")));
     }
+    if body.boot.is_some() && verb != NodeVerb::Reboot {
+        return Err(Refusal::malformed("boot", format!("is only for `reboot`, not for `{verb}`")));
+    }
     if body.image.is_some() && verb != NodeVerb::Reimage {
         return Err(Refusal::malformed("image", format!("is only for `reimage`, not for `{verb}`")));
     }
@@ -190,7 +193,7 @@ fn plan(
         NodeVerb::Undrain => commands::undrain(known, request),
         NodeVerb::Disable => commands::disable(known, request),
         NodeVerb::Enable => commands::enable(known, request),
-        NodeVerb::Reboot => commands::reboot(known, request),
+        NodeVerb::Reboot => commands::reboot(known, request, body.boot),
         NodeVerb::Reset => commands::reset(known, request),
         NodeVerb::Reimage => commands::reimage(known, request, image),
         NodeVerb::SecureErase => {

@@ -188,7 +188,7 @@ pub async fn get(State(app): State<App>, Path(id): Path<String>) -> Answer<Json<
         JobInput::Drain { .. }
         | JobInput::Retire { .. }
         | JobInput::Remove
-        | JobInput::Reboot
+        | JobInput::Reboot { .. }
         | JobInput::Reimage { .. }
         | JobInput::ReimageMaas { .. }
         | JobInput::InvestigateBmc

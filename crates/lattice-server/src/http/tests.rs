@@ -1,5 +1,6 @@
 //! The API without sockets: requests go straight into the router, the store is in memory.
 
+mod alike;
 mod allocations;
 mod bad_input;
 mod batches;

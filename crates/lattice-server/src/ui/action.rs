@@ -6,9 +6,10 @@ use lattice_api::allocation::{AllocationRow, AllocationStatus, AllocationVerb};
 use lattice_api::batch::BatchAction;
 use lattice_api::error::{ApiCall, NextStep, call_of};
 use lattice_api::job::JobAction;
-use lattice_api::node::NodeVerb;
+use lattice_api::node::{BootDevice, NodeVerb};
 use lattice_core::site::SiteStatus;
 use lattice_core::time::Timestamp;
+use strum::VariantArray;
 
 use super::shell::Shell;
 use super::words::{When, ago, short_id};
@@ -218,6 +219,7 @@ fn label_of(call: &ApiCall) -> Option<(String, Manner)> {
             let (label, _, manner) = action_words(action);
             Some((label.to_owned(), manner))
         }
+        ["nodes", _, "bmc", "reset-breaker"] => Some(("Try the credential again".to_owned(), Manner::Plain)),
         ["webhooks", _, "enable"] => Some(("Enable".to_owned(), Manner::Plain)),
         ["webhooks", _, "test"] => Some(("Test".to_owned(), Manner::Plain)),
         ["sites", _, "probe"] => Some(("Probe".to_owned(), Manner::Plain)),
@@ -234,7 +236,6 @@ fn label_of(call: &ApiCall) -> Option<(String, Manner)> {
 }
 
 fn actions() -> impl Iterator<Item = JobAction> {
-    use strum::VariantArray;
     JobAction::VARIANTS.iter().copied()
 }
 
@@ -251,6 +252,22 @@ pub fn node_button(verb: NodeVerb, hostname: &str, shell: &Shell) -> Button {
         manner: manner_of(verb, false),
         blanks: Vec::new(),
         choices: Vec::new(),
+        allowed: shell.may_act(),
+    }
+}
+
+/// Boots a node again, once from what is chosen.
+pub fn boot_from_button(hostname: &str, shell: &Shell) -> Button {
+    let command = format!("lattice node reboot {hostname} --boot <device>");
+    Button {
+        label: "Reboot from…".to_owned(),
+        call: call_of(&command).unwrap_or_else(|| post(format!("/api/v1/admin/nodes/{hostname}/reboot"))),
+        command,
+        effect: "its BMC power-cycles it and has it start from there, once; the start after that is as always"
+            .to_owned(),
+        manner: Manner::Asks,
+        blanks: vec!["device".to_owned()],
+        choices: BootDevice::VARIANTS.iter().map(ToString::to_string).collect(),
         allowed: shell.may_act(),
     }
 }

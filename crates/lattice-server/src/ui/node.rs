@@ -12,9 +12,9 @@ use lattice_api::node::{NodeView, SaidHealth, TimelineEntry};
 use lattice_api::silence::SilenceView;
 use lattice_api::task::TaskRow;
 use lattice_core::job::JobKind;
-use lattice_core::node::Availability;
+use lattice_core::node::{Availability, HoldKind};
 
-use super::action::{Button, Remedy, clear_hold_button, drain_until_button, node_button};
+use super::action::{Button, Remedy, boot_from_button, clear_hold_button, drain_until_button, node_button};
 use super::job::{JobParts, JobSection};
 use super::shell::Shell;
 use super::silences::SilenceLine;
@@ -62,10 +62,14 @@ pub struct NodeParts {
     pub silences: Vec<SilenceView>,
 }
 
-/// What can be asked of it: the verbs of its states, and a deadline for a drain that begins or runs.
-fn buttons(node: &NodeView, job: Option<&JobParts>, shell: &Shell) -> Vec<Button> {
+/// What can be asked of it: the verbs of its states, what to start from where a BMC can be told, and a deadline for a drain
+/// that begins or runs.
+fn buttons(node: &NodeView, has_bmc: bool, job: Option<&JobParts>, shell: &Shell) -> Vec<Button> {
     let hostname = &node.row.hostname;
     let mut buttons: Vec<Button> = node.verbs.iter().map(|verb| node_button(*verb, hostname, shell)).collect();
+    if has_bmc && node.verbs.contains(&NodeVerb::Reboot) {
+        buttons.push(boot_from_button(hostname, shell));
+    }
     let is_drained_by = |job: &JobParts| job.view.row.kind == JobKind::Drain && job.view.row.status.is_live();
     if node.verbs.contains(&NodeVerb::Drain) {
         buttons.push(drain_until_button("Drain with a deadline", hostname, shell));
@@ -97,7 +101,7 @@ impl NodePage {
             holds: std::mem::take(&mut node.hold_details).into_iter().map(line).collect(),
             silences: silences.iter().map(|silence| SilenceLine::of(silence, &shell)).collect(),
             remedies: remedies.into_iter().map(|remedy| remedy.choices(&disks)).collect(),
-            buttons: buttons(&node, job.as_ref(), &shell),
+            buttons: buttons(&node, bmc.is_some(), job.as_ref(), &shell),
             job: job.map(|parts| JobSection::of(parts, &shell)),
             work: WorkPanel::of(&shell, &hostname, drained, placed, more),
             tasks: TasksPanel::of(&hostname, tasks),
@@ -154,6 +158,11 @@ impl NodePage {
             parts.push("its agent reports a minor issue".to_owned());
         }
         parts
+    }
+
+    /// What new work a node gets whose fingerprint is not approved.
+    fn drifted(&self) -> &'static str {
+        if self.node.row.holds.contains(&HoldKind::ConformanceDrift) { "nothing" } else { "work last" }
     }
 
     /// `8 × amd MI300X, 2.0 TiB RAM, 4 × 400G, 2 disks`.

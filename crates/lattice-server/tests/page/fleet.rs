@@ -211,7 +211,7 @@ pub fn job(server: &TestServer, node: &Node, kind: JobKind, at: Timestamp) -> Jo
         JobKind::Drain => (JobInput::Drain { urgent: false, deadline_ms: None, allocations: 0 }, StageName::BeginDrain),
         JobKind::Retire => (JobInput::Retire { disposal: lattice_core::job::Disposal::Keep }, StageName::DisableNode),
         JobKind::Remove => (JobInput::Remove, StageName::UninstallAgent),
-        JobKind::Reboot => (JobInput::Reboot, StageName::PowerOff),
+        JobKind::Reboot => (JobInput::Reboot { boot: None }, StageName::PowerOff),
         JobKind::Reimage => (JobInput::Reimage { image: None }, StageName::LoadOpenchamiSiteConfig),
         JobKind::BmcInvestigation => (JobInput::InvestigateBmc, StageName::CheckOutOfBand),
         JobKind::SecureErase => {

@@ -3,12 +3,12 @@
 use lattice_core::actor::Actor;
 use lattice_core::allocation::{Allocation, AllocationCause, AllocationChange, RequeuePolicy, Retry, Wanted, Workload};
 use lattice_core::bmc::{BmcEndpoint, BmcReport, BmcWay, CipherSuite, PowerReading, PowerSaid};
-use lattice_core::change::Change;
+use lattice_core::change::{Change, NodeAction, NodeChange};
 use lattice_core::command::allocation::{self, NewAllocation};
 use lattice_core::command::{Request, bmc, site as orders};
 use lattice_core::component::{ComponentFlag, ComponentReport, ComponentState, Word};
 use lattice_core::ids::{CorrelationId, OpId};
-use lattice_core::node::{Labels, NodeClass};
+use lattice_core::node::{Availability, DownCause, Labels, Node, NodeClass, NodeState, Status};
 
 use crate::fleet::{MODEL, seed};
 use crate::server::{START, TOKEN, TestServer, Time, VIEWER};
@@ -82,8 +82,22 @@ async fn a_node_shows_its_work_its_tasks_and_its_bmc() {
     ] {
         assert!(page.contains(part), "{part} is not in {page}");
     }
+    assert!(!page.contains("Reboot from"), "what runs is drained first");
     let (_, page) = server.page("/ui/nodes/c07u01", VIEWER).await;
     assert!(page.contains("disabled"), "a guest may not release it");
+    let node = server.store.node(node.id).await.unwrap().unwrap();
+    let after = Node {
+        state: NodeState::new(Status::Offline, Availability::Down),
+        down_cause: Some(DownCause::HeartbeatLost),
+        ..node.successor(START)
+    };
+    let (before, action, cause) = (Some(node.state), NodeAction::Moved, "grace_expired".to_owned());
+    let down = NodeChange { after, before, action, cause, detail: String::new() };
+    server.commit(START, vec![Change::Node(Box::new(down))]).await;
+    let (_, page) = server.page("/ui/nodes/c07u01", TOKEN).await;
+    for part in ["Reboot from…", "lattice node reboot c07u01 --boot", "pxe"] {
+        assert!(page.contains(part), "{part} is not in {page}");
+    }
 }
 
 #[tokio::test]

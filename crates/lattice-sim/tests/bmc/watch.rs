@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lattice_core::bmc::{BreakerState, PowerSaid};
+use lattice_core::bmc::{BootDevice, BreakerState, PowerSaid};
 use lattice_core::command::agent::{Verdict, judged};
 use lattice_core::command::bmc as commands;
 use lattice_core::command::node::reboot;
@@ -12,6 +12,7 @@ use lattice_core::node::{Availability, DownCause, NodeState, Status};
 use lattice_providers::machine::bmc::{BmcReaders, Caller};
 use lattice_sim::bmc::{BmcFault, Resets};
 use lattice_store::EventFilter;
+use lattice_workflow::crash::CrashPlan;
 
 use crate::plane::Plane;
 
@@ -223,12 +224,12 @@ async fn a_breaker_that_opened_outlives_the_process_until_an_operator_resets_it(
     assert_eq!(plane.store.bmc(plane.node).await.unwrap().unwrap().breaker, BreakerState::Closed);
 }
 
-async fn rebooting(plane: &mut Plane) -> lattice_core::job::Job {
+async fn rebooting(plane: &mut Plane, boot: Option<BootDevice>) -> lattice_core::job::Job {
     plane.bmc.add(BmcFault::PowerSupplyFailed);
     plane.poll().await;
     plane.bmc.repair();
     let (node, request) = (plane.node().await, plane.request());
-    let planned = reboot(&plane.known(&node), &request).unwrap();
+    let planned = reboot(&plane.known(&node), &request, boot).unwrap();
     let job = planned.job.expect("a job reboots a node that has a BMC");
     plane.commit(planned.commit).await;
     plane.store.job(job).await.unwrap().unwrap()
@@ -238,7 +239,7 @@ async fn rebooting(plane: &mut Plane) -> lattice_core::job::Job {
 async fn a_reboot_goes_through_the_node_s_bmc_off_seen_off_on_seen_on() {
     let mut plane = Plane::new().await;
     plane.bmc.set_resets(Resets::After(Duration::from_secs(15)));
-    let job = rebooting(&mut plane).await;
+    let job = rebooting(&mut plane, None).await;
     let job = plane.drive(job.id, Some(StageName::WaitForBoot)).await;
     assert_eq!(job.state.stage, StageName::WaitForBoot, "{:?}", job.state);
     // An order is repeated until its effect is seen.
@@ -249,10 +250,42 @@ async fn a_reboot_goes_through_the_node_s_bmc_off_seen_off_on_seen_on() {
     assert_eq!(plane.node().await.state.availability, Availability::Booting);
 }
 
+/// Told before it is switched on, and however often the job dies: one start goes that way, and the next as always.
+#[tokio::test]
+async fn a_reboot_starts_once_from_what_it_was_asked_to_with_a_death_at_every_place() {
+    let mut places = 0;
+    for place in 0.. {
+        let mut plane = Plane::new().await;
+        let job = rebooting(&mut plane, Some(BootDevice::Pxe)).await;
+        plane.restart_to_die(CrashPlan::at(place));
+        let lived = plane.drive_to_die(job.id, Some(StageName::WaitForBoot)).await;
+        plane.restart();
+        let ended = plane.drive(job.id, Some(StageName::WaitForBoot)).await;
+        assert_eq!(ended.state.stage, StageName::WaitForBoot, "death at {place}: {:?}", ended.state);
+        assert!(plane.bmc.is_on(), "death at {place}");
+        assert_eq!(plane.bmc.start_from().as_deref(), Some("Pxe"), "death at {place}");
+        assert_eq!(plane.bmc.start_from(), None, "the start after that is as always");
+        if lived.is_some() {
+            break;
+        }
+        places = place + 1;
+    }
+    assert!(places > 4, "{places} places");
+}
+
+#[tokio::test]
+async fn a_reboot_without_a_device_tells_the_bmc_nothing_of_it() {
+    let mut plane = Plane::new().await;
+    let job = rebooting(&mut plane, None).await;
+    plane.drive(job.id, Some(StageName::WaitForBoot)).await;
+    assert!(plane.bmc.is_on());
+    assert_eq!(plane.bmc.start_from(), None);
+}
+
 #[tokio::test]
 async fn a_bmc_that_says_it_did_and_did_not_fails_the_reboot_as_a_power_failure() {
     let mut plane = Plane::new().await;
-    let job = rebooting(&mut plane).await;
+    let job = rebooting(&mut plane, None).await;
     plane.bmc.add(BmcFault::IgnoresOrders);
     let job = plane.drive(job.id, Some(StageName::WaitForBoot)).await;
     let failure = job.state.failure.expect("it failed");
@@ -264,7 +297,7 @@ async fn a_bmc_that_says_it_did_and_did_not_fails_the_reboot_as_a_power_failure(
 #[tokio::test]
 async fn a_bmc_that_does_not_say_whether_it_is_on_switches_nothing() {
     let mut plane = Plane::new().await;
-    let job = rebooting(&mut plane).await;
+    let job = rebooting(&mut plane, None).await;
     plane.bmc.add(BmcFault::SaysNonsense);
     let job = plane.drive(job.id, Some(StageName::WaitForBoot)).await;
     let failure = job.state.failure.expect("it failed");

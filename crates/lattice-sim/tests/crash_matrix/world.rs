@@ -522,7 +522,7 @@ impl World {
 
     /// Asks for a reboot, as the server does; its job is driven from now on.
     pub async fn reboot(&mut self) {
-        self.asked(lattice_core::command::node::reboot).await;
+        self.asked(|known, request| lattice_core::command::node::reboot(known, request, None)).await;
     }
 
     /// Asks for a reimage, in the same way.

@@ -242,7 +242,7 @@ async fn a_reboot_boots_the_assigned_image_with_a_token_of_its_own() {
         let node = place.onboarded(CrashPlan::never()).await.job.node;
         let before = place.params().unwrap();
         place.drained(node).await;
-        let job = place.world.job_on(node, JobInput::Reboot).await;
+        let job = place.world.job_on(node, JobInput::Reboot { boot: None }).await;
         let driven = place.drive(job.id, crash).await;
         assert_eq!(driven.job.state.status, JobStatus::Completed, "{:?}", driven.job.state);
         let node = place.world.node(node).await;

@@ -117,11 +117,15 @@ impl StageRunner for EraseDrives {
                 });
             }
             Ok(Erasure::SaidDone | Erasure::Another { .. }) => said_done(ctx, one),
-            // A BMC that is gone for good: `resume --os-gone`, then `cancel` again.
             Err((is_over, why)) if is_over || gave_up => {
                 Delta::said(format!("what became of the erasure of {} nobody says: {}", one.name, why.message))
             }
-            Err((_, unread)) => return Err(unread),
+            Err((_, unread)) => {
+                let job = ctx.job.id;
+                let gone = format!("`lattice job resume {job} --os-gone`, then `lattice job cancel {job}`");
+                let message = format!("{}; if it is gone for good: {gone}", unread.message);
+                return Err(StageError { message, ..unread });
+            }
         };
         Ok(Outcome::Done(held_where_touched(ctx, over)))
     }

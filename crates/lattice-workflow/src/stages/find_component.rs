@@ -75,7 +75,7 @@ impl<'a> Named<'a> {
             | JobInput::Drain { .. }
             | JobInput::Retire { .. }
             | JobInput::Remove
-            | JobInput::Reboot
+            | JobInput::Reboot { .. }
             | JobInput::Reimage { .. }
             | JobInput::ReimageMaas { .. }
             | JobInput::InvestigateBmc

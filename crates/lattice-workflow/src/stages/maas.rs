@@ -153,7 +153,7 @@ pub(super) fn asked<'a>(ctx: &'a Context<'_>) -> Result<Asked<'a>, StageError> {
         | JobInput::Drain { .. }
         | JobInput::Retire { .. }
         | JobInput::Remove
-        | JobInput::Reboot
+        | JobInput::Reboot { .. }
         | JobInput::Reimage { .. }
         | JobInput::ReimageMaas { .. }
         | JobInput::InvestigateBmc

@@ -80,7 +80,9 @@ pub(super) fn wanted(
     let name = match &ctx.job.input {
         JobInput::OnboardOpenchami { boot_profile, .. } => boot_profile.as_deref(),
         JobInput::Reimage { image } => image.as_deref(),
-        JobInput::Reboot | JobInput::WipeSensitive { .. } => now.filter(|name| site.profile(Some(name)).is_some()),
+        JobInput::Reboot { .. } | JobInput::WipeSensitive { .. } => {
+            now.filter(|name| site.profile(Some(name)).is_some())
+        }
         JobInput::OnboardMaas { .. }
         | JobInput::ReimageMaas { .. }
         | JobInput::OnboardLxd { .. }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lattice_core::job::StageError;
+use lattice_core::job::{JobInput, StageError};
 use lattice_core::node::PowerFact;
 
-use crate::power::{order_in_progress, power, switch_on};
+use crate::power::{of_bmc, order_in_progress, power, switch_on};
 use crate::stage::{Context, Delta, Observation, Outcome, StageRunner};
+use crate::stages::erase_drives::bmc_of;
 
 /// How soon the power is looked at again.
 const RECHECK: Duration = Duration::from_secs(5);
@@ -30,6 +31,10 @@ impl StageRunner for PowerOn {
     }
 
     async fn act(&self, ctx: &Context<'_>, key: &str) -> Result<Outcome, StageError> {
+        if let JobInput::Reboot { boot: Some(device) } = ctx.job.input {
+            // Told again after a death, it is the same: the machine is off, and it counts for its next start alone.
+            bmc_of(ctx).await?.boot_once(device).await.map_err(of_bmc(ctx.now))?;
+        }
         let delta = switch_on(ctx, key).await?;
         Ok(Outcome::StillGoing {
             recheck_at: ctx.now + RECHECK,

@@ -101,7 +101,7 @@ impl Asked {
             | JobInput::OnboardManual { .. }
             | JobInput::Retire { .. }
             | JobInput::Remove
-            | JobInput::Reboot
+            | JobInput::Reboot { .. }
             | JobInput::Reimage { .. }
             | JobInput::ReimageMaas { .. }
             | JobInput::InvestigateBmc

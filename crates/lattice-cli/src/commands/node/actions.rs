@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use lattice_api::client::post;
-use lattice_api::node::{ActOnNode, Disposal, NodeActionAnswer, NodeVerb};
+use lattice_api::node::{ActOnNode, BootDevice, Disposal, NodeActionAnswer, NodeVerb};
 
 use crate::failure::Failure;
 use crate::output;
@@ -74,6 +74,17 @@ pub struct Retire {
     /// Give the machine back to its provider later
     #[arg(long)]
     release: bool,
+}
+
+/// Options of `reboot`.
+#[derive(Debug, Args)]
+pub struct Reboot {
+    /// Which node, why, and whether to wait
+    #[command(flatten)]
+    wait: Wait,
+    /// What its BMC has it start from, this once: pxe or disk
+    #[arg(long, value_name = "DEVICE", value_parser = boot_device)]
+    boot: Option<BootDevice>,
 }
 
 /// Options of `reimage`.
@@ -152,6 +163,15 @@ pub async fn retire(retire: Retire, session: &Session) -> Result<(), Failure> {
     perform_and_wait(NodeVerb::Retire, &retire.wait, &body, session).await
 }
 
+/// Boots a node again.
+///
+/// # Errors
+/// As [`wait`].
+pub async fn reboot(reboot: Reboot, session: &Session) -> Result<(), Failure> {
+    let body = ActOnNode { boot: reboot.boot, ..body(&reboot.wait.act) };
+    perform_and_wait(NodeVerb::Reboot, &reboot.wait, &body, session).await
+}
+
 /// Replaces the OS of a node.
 ///
 /// # Errors
@@ -187,6 +207,10 @@ pub async fn wipe(wipe: Wipe, session: &Session) -> Result<(), Failure> {
         return Ok(());
     }
     perform_and_wait(NodeVerb::Wipe, &wipe.wait, &body, session).await
+}
+
+fn boot_device(word: &str) -> Result<BootDevice, String> {
+    word.parse().map_err(|_| "is `pxe` or `disk`".to_owned())
 }
 
 fn body(act: &Act) -> ActOnNode {

@@ -1,6 +1,7 @@
-//! Drives that a node's BMC erases, as it is asked for by HTTP.
+//! What a node's BMC is told for operators, as it is asked for by HTTP: to erase drives, what to boot from.
 
 use http::Method;
+use lattice_core::bmc::BootDevice;
 use lattice_core::change::{Change, NodeAction, NodeChange};
 use lattice_core::job::JobInput;
 use lattice_core::node::{Availability, DownCause, Node, NodeState, Status};
@@ -43,6 +44,14 @@ async fn ask(api: &Api, body: &Value) -> Seen {
     api.json(Method::POST, "/api/v1/admin/nodes/n1/secure-erase", &body.to_string()).await
 }
 
+async fn set_bmc(api: &Api) {
+    let bmc =
+        json!({"address": "10.0.0.7", "protocol": "redfish", "tls": {"trust": "pinned", "sha256": "ab".repeat(32)},
+        "login": {"user": "root", "pass": "hunter22-bmc"}})
+        .to_string();
+    assert_eq!(api.json(Method::PATCH, "/api/v1/admin/nodes/n1/bmc", &bmc).await.status, 200);
+}
+
 async fn verbs(api: &Api) -> Vec<Value> {
     api.get("/api/v1/admin/nodes/n1").await.body["verbs"].as_array().unwrap().clone()
 }
@@ -56,11 +65,7 @@ async fn drives_are_erased_by_name_where_a_bmc_can_be_asked_and_not_else() {
     refused.refuses(409, "LAT0020", "no BMC");
     let next = refused.body["next_actions"][0]["command"].as_str().unwrap_or_default().to_owned();
     assert!(next.starts_with("lattice node bmc set n1"), "{}", refused.body);
-    let bmc =
-        json!({"address": "10.0.0.7", "protocol": "redfish", "tls": {"trust": "pinned", "sha256": "ab".repeat(32)},
-        "login": {"user": "root", "pass": "hunter22-bmc"}})
-        .to_string();
-    assert_eq!(api.json(Method::PATCH, "/api/v1/admin/nodes/n1/bmc", &bmc).await.status, 200);
+    set_bmc(&api).await;
     assert!(verbs(&api).await.contains(&json!("secure-erase")));
     for body in [json!({}), json!({"drives": []}), json!({"drives": ["all", "/a"]}), json!({"drives": ["/a", "/a"]})] {
         let seen = ask(&api, &body).await;
@@ -82,5 +87,24 @@ async fn drives_are_erased_by_name_where_a_bmc_can_be_asked_and_not_else() {
     assert_eq!(api.get("/api/v1/admin/nodes/n1").await.body["holds"], json!(["maintenance"]));
     ask(&api, &all).await.refuses(409, "LAT0022", "a job owns it");
     assert!(!verbs(&api).await.contains(&json!("secure-erase")));
+    api.events_are_as_described().await;
+}
+
+#[tokio::test]
+async fn a_reboot_names_what_to_start_from_where_a_bmc_can_be_told_and_not_else() {
+    let api = api().await;
+    let reboot = "/api/v1/admin/nodes/n1/reboot";
+    let refused = api.json(Method::POST, reboot, r#"{"boot": "pxe"}"#).await;
+    refused.refuses(409, "LAT0020", "no BMC");
+    api.json(Method::POST, reboot, r#"{"boot": "floppy"}"#).await.refuses(400, "LAT0001", "no such device");
+    let other = api.json(Method::POST, "/api/v1/admin/nodes/n1/reset", r#"{"boot": "pxe"}"#).await;
+    other.refuses(400, "LAT0001", "only for a reboot");
+    assert_eq!(other.body["field"], "boot");
+    set_bmc(&api).await;
+    let begun = api.json(Method::POST, reboot, r#"{"boot": "pxe", "reason": "a rescue image"}"#).await;
+    assert_eq!(begun.status, 200, "{}", begun.body);
+    let node = api.store.node_by_hostname("n1").await.unwrap().unwrap();
+    let job = api.store.job(node.owning_job.unwrap()).await.unwrap().unwrap();
+    assert_eq!(job.input, JobInput::Reboot { boot: Some(BootDevice::Pxe) });
     api.events_are_as_described().await;
 }
