@@ -263,9 +263,10 @@ impl AgentEvents for Agents {
         if !stop_first.is_empty() || is_outdated(said, &node) {
             return Ok(Registered::NotYet { stop_first, ownership_epoch: node.ownership.epoch });
         }
-        if let Some(ownership_epoch) = self.lost_by_boot(&node, &registration).await? {
-            return Ok(Registered::NotYet { stop_first, ownership_epoch });
-        }
+        let node = match self.lost_by_boot(node, &registration).await? {
+            Ok(node) => node,
+            Err(ownership_epoch) => return Ok(Registered::NotYet { stop_first, ownership_epoch }),
+        };
         let address = address_of(registration.peer);
         let node = self
             .decide(node, registration.at, |request, node| {

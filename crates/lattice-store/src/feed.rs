@@ -2,9 +2,9 @@
 
 use lattice_core::change::EventRow;
 use lattice_core::ids::{EventSeq, JobId, NodeId};
-use tokio::sync::watch;
 
 use crate::error::StoreError;
+use crate::last::Last;
 use crate::page::PAGE_MAX;
 use crate::sql::{Conditions, Query, Reader, Value};
 use crate::store::Store;
@@ -80,7 +80,7 @@ pub struct EventFilter {
 /// The wake only saves waiting: what is new is always read from the outbox after the reader's own cursor.
 #[derive(Debug, Clone)]
 pub struct Follower {
-    last: watch::Receiver<EventSeq>,
+    last: Last,
 }
 
 impl Follower {
@@ -89,7 +89,7 @@ impl Follower {
     /// # Errors
     /// The store was closed.
     pub async fn after(&mut self, seen: EventSeq) -> Result<EventSeq, StoreError> {
-        self.last.wait_for(|last| *last > seen).await.map(|last| *last).map_err(|_| StoreError::Closed)
+        self.last.after(seen).await.ok_or(StoreError::Closed)
     }
 }
 

@@ -19,6 +19,7 @@ mod facts;
 mod feed;
 mod history;
 mod job;
+mod last;
 mod lease;
 mod migrate;
 mod node;

@@ -431,23 +431,25 @@ impl Store {
         Ok(counts.into_iter().collect())
     }
 
-    /// How many nodes have a fingerprint that is not approved.
+    /// How many nodes have a fingerprint that is not approved; those that leave are not judged any more.
     ///
     /// # Errors
     /// The database fails.
     pub async fn deviating_nodes(&self) -> Result<u64, StoreError> {
-        const DEVIATING: &str = "SELECT COUNT(*) FROM nodes WHERE live = 1 AND deviates_since IS NOT NULL";
+        const DEVIATING: &str = "SELECT COUNT(*) FROM nodes WHERE live = 1 AND deviates_since IS NOT NULL \
+            AND status IN ('active', 'offline', 'quarantined', 'enrolling')";
         Ok(self.fetch(Query::new(DEVIATING, Vec::new()), |r| r.count()).await?.pop().unwrap_or(0))
     }
 
-    /// Nodes with a fingerprint that is not approved, those that drifted first before others; at most [`PAGE_MAX`].
+    /// These nodes of a site, those that drifted first before others; at most [`PAGE_MAX`].
     ///
     /// # Errors
     /// The database fails.
-    pub async fn drifted(&self) -> Result<Vec<NodeId>, StoreError> {
-        const DRIFTED: &str = "SELECT id FROM nodes WHERE live = 1 AND deviates_since IS NOT NULL \
-            ORDER BY deviates_since, id LIMIT ?1";
-        self.fetch(Query::new(DRIFTED, vec![Value::Int(PAGE_MAX as i64)]), |r| Ok(NodeId::new(r.id()?))).await
+    pub async fn drifted(&self, site: SiteId) -> Result<Vec<NodeId>, StoreError> {
+        const DRIFTED: &str = "SELECT id FROM nodes WHERE site = ?1 AND live = 1 AND deviates_since IS NOT NULL \
+            AND status IN ('active', 'offline', 'quarantined', 'enrolling') ORDER BY deviates_since, id LIMIT ?2";
+        let query = Query::new(DRIFTED, vec![Value::Id(site.uuid()), Value::Int(PAGE_MAX as i64)]);
+        self.fetch(query, |r| Ok(NodeId::new(r.id()?))).await
     }
 
     /// How many nodes of a site report which fingerprint, by SKU and fingerprint.
@@ -471,7 +473,7 @@ impl Store {
         const IN_SERVICE: &str =
             "SELECT COUNT(*) FROM nodes WHERE site = ?1 AND live = 1 AND status IN ('active', 'offline')";
         const TAKEN: &str = "SELECT COUNT(*) FROM nodes WHERE site = ?1 AND live = 1 AND \
-            ((drain_intent = 1 AND status IN ('active', 'offline') AND \
+            ((drain_intent = 1 AND availability IN ('draining', 'drained') AND status = 'active' AND \
             (SELECT automatic FROM jobs WHERE node = nodes.id AND kind = 'drain' ORDER BY id DESC LIMIT 1) = 1) OR id IN \
             (SELECT node FROM jobs WHERE site = ?1 AND automatic = 1 AND kind IN ('reboot', 'sensitive_wipe') AND status NOT IN \
             ('completed', 'cancelled', 'reconciled')))";

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lattice_core::change::{Commit, Outcome};
-use lattice_core::ids::EventSeq;
-use tokio::sync::watch;
 
 use crate::backend::postgres;
 use crate::backend::sqlite::{self, Synchronous};
 use crate::commit::Prepared;
 use crate::error::StoreError;
+use crate::last::Last;
 use crate::sql::{Query, Reader};
 
 /// Where the data is.
@@ -242,7 +241,7 @@ impl Store {
         }
     }
 
-    pub(crate) fn watch(&self) -> watch::Receiver<EventSeq> {
+    pub(crate) fn watch(&self) -> Last {
         match &*self.backend {
             Backend::Sqlite(database) => database.watch(),
             Backend::Postgres(database) => database.watch(),

@@ -429,6 +429,12 @@ pub fn is_lost_by_boot(node: &Node, boot_id: &str) -> bool {
     node.ownership.allocations > 0 && node.boot_id.as_deref().is_some_and(|known| known != boot_id)
 }
 
+/// Under which ownership an agent registers that says so: one that this node was not under yet, so that no word of an
+/// earlier boot, which comes late or again, is believed.
+pub const fn epoch_after_boot(node: &Node) -> OwnershipEpoch {
+    OwnershipEpoch(node.ownership.epoch.0 + 1)
+}
+
 /// What ran before the host booted anew is judged as if the node had been lost ([`is_lost_by_boot`]).
 pub fn lost_by_boot(request: &Request, node: &Node, placed: &[Allocation]) -> Commit {
     loses(request, node, placed, ("host_rebooted", "the host booted anew: what it ran counts as lost".to_owned()))

@@ -127,14 +127,21 @@ impl Agents {
         Ok(running.iter().filter(|one| !is_owned(one)).copied().collect())
     }
 
-    /// What ran before the host booted anew is lost; then the ownership under which its agent registers next.
+    /// What ran before the host booted anew is lost, once its agent says so under the ownership that comes then: it was told
+    /// that one now, and a registration of an earlier boot that arrives late does not have it. The node as it is then, or
+    /// the ownership under which its agent registers next.
     pub(super) async fn lost_by_boot(
         &self,
-        node: &Node,
+        node: Node,
         registration: &Registration,
-    ) -> Result<Option<OwnershipEpoch>, Problem> {
+    ) -> Result<Result<Node, OwnershipEpoch>, Problem> {
+        let node = &node;
         if !allocation::is_lost_by_boot(node, &registration.request.boot_id) {
-            return Ok(None);
+            return Ok(Ok(node.clone()));
+        }
+        let proof = allocation::epoch_after_boot(node);
+        if registration.request.ownership_epoch < proof {
+            return Ok(Err(proof));
         }
         let placed = self.store.placed_on(node.id).await.map_err(unavailable)?;
         let request = self.request(node.id, registration.at);
@@ -146,7 +153,7 @@ impl Agents {
         info!(node_id = %node.id, "the host booted anew: what it ran counts as lost");
         let after = self.node(node.id).await?;
         self.fleet.sync(&after, registration.at);
-        Ok(Some(after.ownership.epoch))
+        Ok(Ok(after))
     }
 
     /// Allocations ended by themselves: those that the node still owns are over.

@@ -151,7 +151,10 @@ fn of_job(job: &Job, whose: For, act: &Act<'_>) -> Option<String> {
         return Some("no such job does that there".to_owned());
     }
     let status = if whose.undo { JobStatus::Compensating } else { JobStatus::Running };
-    if job.state.status != status || (!whose.undo && job.state.stage != whose.stage) {
+    // A start that was decided just before its job was cancelled destroys nothing, and is undone with the rest.
+    let is_late_start = act.deed == Deed::On && !whose.undo && job.state.status == JobStatus::Compensating;
+    let is_status = job.state.status == status || is_late_start;
+    if !is_status || (!whose.undo && job.state.stage != whose.stage) {
         return Some(format!("the job is {} at {}", job.state.status, job.state.stage));
     }
     let holds =

@@ -11,14 +11,14 @@ use std::sync::Arc;
 
 use deadpool_postgres::{Object, Pool};
 use lattice_core::change::Outcome;
-use lattice_core::ids::EventSeq;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use uuid::Uuid;
 
 use crate::commit::Prepared;
 use crate::error::StoreError;
+use crate::last::{self, Last};
 use crate::sql::{Columns, Query, Reader, Value};
 
 /// Calls that may wait for the committer before their callers wait for room.
@@ -32,7 +32,7 @@ const ATTEMPTS: u32 = 10;
 pub(crate) struct Database {
     pool: Pool,
     work: mpsc::Sender<Work>,
-    last: watch::Receiver<EventSeq>,
+    last: Last,
     listener: JoinHandle<()>,
 }
 
@@ -48,7 +48,7 @@ impl Database {
         let config = open::config(url)?;
         let pool = open::pool(config.clone())?;
         open::prepare_database(&pool).await?;
-        let (sender, last) = watch::channel(EventSeq(0));
+        let (sender, last) = last::channel();
         let sender = Arc::new(sender);
         let (work, queue) = mpsc::channel(QUEUE);
         tokio::spawn(committer::run(pool.clone(), queue, sender.clone()));
@@ -56,7 +56,7 @@ impl Database {
         Ok(Self { pool, work, last, listener })
     }
 
-    pub(crate) fn watch(&self) -> watch::Receiver<EventSeq> {
+    pub(crate) fn watch(&self) -> Last {
         self.last.clone()
     }
 

@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
 use lattice_core::change::Outcome;
-use lattice_core::ids::EventSeq;
 use rusqlite::Connection;
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use uuid::Uuid;
 
 use crate::commit::Prepared;
 use crate::error::StoreError;
+use crate::last::{self, Last};
 use crate::sql::{Columns, Query, Reader, Value};
 use writer::Writer;
 
@@ -39,7 +39,7 @@ pub(crate) enum Synchronous {
 /// A SQLite database.
 pub(crate) struct Database {
     access: Access,
-    last: watch::Receiver<EventSeq>,
+    last: Last,
 }
 
 enum Access {
@@ -69,7 +69,7 @@ impl Database {
     pub(crate) fn open(path: &Path, inline: bool, synchronous: Synchronous) -> Result<Self, StoreError> {
         let lock = open::lock_directory(path)?;
         let connection = open::writer(path, synchronous)?;
-        let (sender, last) = watch::channel(EventSeq(0));
+        let (sender, last) = last::channel();
         let writer = Writer::new(connection, Some(lock), sender)?;
         if inline {
             return Ok(Self { access: Access::Inline(Box::new(Mutex::new(writer))), last });
@@ -86,12 +86,12 @@ impl Database {
 
     /// A database in memory.
     pub(crate) fn memory() -> Result<Self, StoreError> {
-        let (sender, last) = watch::channel(EventSeq(0));
+        let (sender, last) = last::channel();
         let writer = Writer::new(open::memory()?, None, sender)?;
         Ok(Self { access: Access::Inline(Box::new(Mutex::new(writer))), last })
     }
 
-    pub(crate) fn watch(&self) -> watch::Receiver<EventSeq> {
+    pub(crate) fn watch(&self) -> Last {
         self.last.clone()
     }
 

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use deadpool_postgres::{Object, Pool};
 use lattice_core::change::Outcome;
 use lattice_core::ids::EventSeq;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
-use super::listener::{CHANNEL, advance};
+use super::listener::CHANNEL;
 use super::{ATTEMPTS, Work, connection, is_lost};
 use crate::apply::{Chain, judge, write};
 use crate::backend::postgres::batch::{self, Batch};
 use crate::backend::postgres::preload::Preloaded;
 use crate::commit::{Needs, Prepared};
 use crate::error::StoreError;
+use crate::last::Advance;
 
 /// Commits of one transaction, unless a single call brings more.
 const GROUP_MAX: usize = 1_024;
@@ -23,7 +24,7 @@ const GROUP_MAX: usize = 1_024;
 const AT_ONCE: usize = 1_000;
 
 /// Works until the store is dropped.
-pub(super) async fn run(pool: Pool, mut queue: mpsc::Receiver<Work>, last: Arc<watch::Sender<EventSeq>>) {
+pub(super) async fn run(pool: Pool, mut queue: mpsc::Receiver<Work>, last: Arc<Advance>) {
     while let Some(first) = queue.recv().await {
         let mut size = first.prepared.len();
         let mut calls = vec![first];
@@ -85,7 +86,7 @@ impl Failure {
     }
 }
 
-async fn commit(pool: &Pool, all: &[&Prepared], last: &watch::Sender<EventSeq>) -> Result<Vec<Outcome>, StoreError> {
+async fn commit(pool: &Pool, all: &[&Prepared], last: &Advance) -> Result<Vec<Outcome>, StoreError> {
     match attempts(pool, all, last).await {
         Ok(outcomes) => Ok(outcomes),
         Err(Failure::Again(error) | Failure::Final(error)) => Err(error),
@@ -103,7 +104,7 @@ async fn commit(pool: &Pool, all: &[&Prepared], last: &watch::Sender<EventSeq>) 
     }
 }
 
-async fn attempts(pool: &Pool, all: &[&Prepared], last: &watch::Sender<EventSeq>) -> Result<Vec<Outcome>, Failure> {
+async fn attempts(pool: &Pool, all: &[&Prepared], last: &Advance) -> Result<Vec<Outcome>, Failure> {
     let mut attempt = 1;
     loop {
         let client = connection(pool).await.map_err(Failure::Final)?;
@@ -115,7 +116,7 @@ async fn attempts(pool: &Pool, all: &[&Prepared], last: &watch::Sender<EventSeq>
         match result {
             Err(Failure::Again(_)) if attempt < ATTEMPTS => attempt += 1,
             Ok((outcomes, seq)) => {
-                advance(last, seq);
+                last.to(seq);
                 return Ok(outcomes);
             }
             Err(failure) => return Err(failure),

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lattice_core::ids::EventSeq;
-use tokio::sync::watch;
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
+
+use crate::last::Advance;
 
 /// Channel of the notifications.
 pub(super) const CHANNEL: &str = "lattice_events";
@@ -14,7 +15,7 @@ pub(super) const CHANNEL: &str = "lattice_events";
 const RECONNECT: Duration = Duration::from_secs(1);
 
 /// Listens until the store is dropped.
-pub(super) async fn run(config: Config, last: Arc<watch::Sender<EventSeq>>) {
+pub(super) async fn run(config: Config, last: Arc<Advance>) {
     loop {
         if let Err(error) = listen(&config, &last).await {
             tracing::warn!(%error, "listener of events lost its connection");
@@ -23,7 +24,7 @@ pub(super) async fn run(config: Config, last: Arc<watch::Sender<EventSeq>>) {
     }
 }
 
-async fn listen(config: &Config, last: &watch::Sender<EventSeq>) -> Result<(), tokio_postgres::Error> {
+async fn listen(config: &Config, last: &Advance) -> Result<(), tokio_postgres::Error> {
     let (client, mut connection) = config.connect(NoTls).await?;
     let mut begin = Box::pin(begin(&client));
     let mut begun = false;
@@ -33,7 +34,7 @@ async fn listen(config: &Config, last: &watch::Sender<EventSeq>) -> Result<(), t
             if !begun && let std::task::Poll::Ready(seq) = begin.as_mut().poll(context) {
                 begun = true;
                 if let Ok(seq) = seq {
-                    advance(last, seq);
+                    last.to(seq);
                 }
             }
             connection.poll_message(context)
@@ -41,7 +42,7 @@ async fn listen(config: &Config, last: &watch::Sender<EventSeq>) -> Result<(), t
         match message.await {
             Some(Ok(AsyncMessage::Notification(note))) if note.channel() == CHANNEL => {
                 if let Ok(seq) = note.payload().parse() {
-                    advance(last, EventSeq(seq));
+                    last.to(EventSeq(seq));
                 }
             }
             Some(Ok(_)) => {}
@@ -56,13 +57,4 @@ async fn begin(client: &Client) -> Result<EventSeq, tokio_postgres::Error> {
     client.batch_execute(&format!("LISTEN {CHANNEL}")).await?;
     let seq: i64 = client.query_one("SELECT event_seq FROM head", &[]).await?.get(0);
     Ok(EventSeq(seq.unsigned_abs()))
-}
-
-/// Moves the last known place forward, never back.
-pub(super) fn advance(last: &watch::Sender<EventSeq>, seq: EventSeq) {
-    last.send_if_modified(|last| {
-        let later = seq > *last;
-        *last = seq.max(*last);
-        later
-    });
 }

@@ -6,13 +6,14 @@ use lattice_core::change::{Change, Outcome};
 use lattice_core::explain::Explain;
 use lattice_core::ids::{EventSeq, OpId};
 use rusqlite::{Connection, ErrorCode, Transaction as SqlTransaction, TransactionBehavior};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 
 use super::open::DirectoryLock;
 use super::{Work, lookup};
 use crate::apply::{Chain, Put, Transaction, count_row, judge, write};
 use crate::commit::{Head, HeldEpoch, Prepared, RowKey, UniqueKey};
 use crate::error::StoreError;
+use crate::last::Advance;
 use crate::sql::Value;
 use crate::table::{Table, Writes};
 
@@ -27,19 +28,15 @@ pub(crate) struct Writer {
     connection: Connection,
     chain: Chain,
     statements: Statements,
-    last: watch::Sender<EventSeq>,
+    last: Advance,
     /// Held as long as the connection is.
     _lock: Option<DirectoryLock>,
 }
 
 impl Writer {
-    pub(super) fn new(
-        connection: Connection,
-        lock: Option<DirectoryLock>,
-        last: watch::Sender<EventSeq>,
-    ) -> Result<Self, StoreError> {
+    pub(super) fn new(connection: Connection, lock: Option<DirectoryLock>, last: Advance) -> Result<Self, StoreError> {
         let chain = stored_chain(&connection)?;
-        last.send_replace(EventSeq(chain.event_seq));
+        last.to(EventSeq(chain.event_seq));
         Ok(Self { connection, chain, statements: Statements::default(), last, _lock: lock })
     }
 
@@ -118,7 +115,7 @@ impl Writer {
         match &outcomes {
             Ok(_) => {
                 let seq = EventSeq(self.chain.event_seq);
-                self.last.send_if_modified(|last| std::mem::replace(last, seq) != seq);
+                self.last.to(seq);
             }
             Err(StoreError::Unknown { .. }) => self.chain = stored_chain(&self.connection).unwrap_or(before),
             Err(_) => self.chain = before,
