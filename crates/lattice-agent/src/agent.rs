@@ -447,7 +447,10 @@ impl Agent {
         let pace = &self.config.pace;
         // Who works on a host does so while nothing runs there, and it is judged by this when it is given back.
         let now = Instant::now();
-        let is_idle = self.workloads.count() == 0 && now >= self.inspected_at + pace.inspect_idle;
+        let is_idle = now >= self.inspected_at + pace.inspect_idle
+            && self.workloads.count() == 0
+            // A device that is being erased is not what it was, nor what it will be.
+            && !self.tasks.is_at_one();
         let is_due = now >= self.inspect_at;
         if !is_due && !is_idle {
             return;

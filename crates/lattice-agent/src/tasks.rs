@@ -164,6 +164,11 @@ impl Tasks {
         Ok(())
     }
 
+    /// Whether a task is under way.
+    pub fn is_at_one(&self) -> bool {
+        self.journal.entries_now().iter().any(|entry| matches!(entry.stage, Stage::Begun { .. }))
+    }
+
     /// Settles what the agent before left, then works and reports for ever.
     pub async fn run(&self) -> std::io::Result<Infallible> {
         tokio::select! {

@@ -139,6 +139,7 @@ async fn agents_follow_the_server_that_hears_and_no_node_is_lost_when_it_dies_or
     one.active(nodes.len()).await;
 
     let (_, page) = one.get("events?limit=1000").await;
+    assert_ne!(page["more"], true, "all of them are looked at");
     let moved = |to: &str| {
         let events = page["events"].as_array().unwrap().iter().filter(|event| event["name"] == "node.moved");
         events.filter(|event| event["payload"]["availability"] == to).count()

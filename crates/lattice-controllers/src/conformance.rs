@@ -45,7 +45,8 @@ impl Conformance {
         }
         let changed: BTreeSet<NodeId> = events.iter().filter_map(|event| event.row.node).collect();
         let changed: Vec<NodeId> = changed.into_iter().collect();
-        if self.sites.is_empty() || changed.is_empty() {
+        let judges = self.sites.values().any(|site| !site.approved.is_empty());
+        if !judges || changed.is_empty() {
             return Ok(());
         }
         for node in &self.store.nodes_by_id(&changed).await? {
@@ -60,14 +61,11 @@ impl Conformance {
     /// all of it was done.
     async fn judge_changed_sites(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let sites = self.store.sites().await?;
-        let changed = |site: &&Site| {
-            let known = self.sites.get(&site.id).map_or(&[][..], |known| &known.approved);
-            known != site.approved
-        };
-        // A site without approvals any more is judged once, to take back what was said of its nodes.
+        // One that was not known is judged, too: what was said of its nodes may have lost its reason while nobody looked.
+        let changed = |site: &&Site| self.sites.get(&site.id).is_none_or(|known| known.approved != site.approved);
         let changed: Vec<Site> = sites.iter().filter(changed).cloned().collect();
         self.judge_sites(&changed, now).await?;
-        self.sites = sites.into_iter().filter(|site| !site.approved.is_empty()).map(|site| (site.id, site)).collect();
+        self.sites = sites.into_iter().map(|site| (site.id, site)).collect();
         Ok(())
     }
 
@@ -88,11 +86,21 @@ impl Conformance {
 
     async fn judge_one(&self, node: &Node, site: &Site, now: Timestamp) -> Result<(), StoreError> {
         let request = Request::of_system(JUDGE, &*self.ids, now, CorrelationId::generate(&*self.ids, now));
-        let Some(commit) = judge(&request, node, site) else { return Ok(()) };
-        match self.store.commit_one(commit).await? {
-            Outcome::Applied { .. } | Outcome::Duplicate { .. } => info!(node_id = %node.id, "conformance judged"),
-            // The row moved on: its own event has it judged again.
-            Outcome::Conflict { .. } | Outcome::Missing { .. } | Outcome::Fenced => {}
+        let mut commit = judge(&request, node, site);
+        while let Some(judged) = commit {
+            match self.store.commit_one(judged).await? {
+                Outcome::Applied { .. } | Outcome::Duplicate { .. } => {
+                    info!(node_id = %node.id, "conformance judged");
+                    break;
+                }
+                Outcome::Missing { .. } | Outcome::Fenced => break,
+                // The row moved on: it is judged as it is now.
+                Outcome::Conflict { .. } => {
+                    let request = Request::of_system(JUDGE, &*self.ids, now, request.correlation);
+                    let moved = self.store.node(node.id).await?;
+                    commit = moved.and_then(|node| judge(&request, &node, site));
+                }
+            }
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use lattice_core::change::{Guard, Outcome};
 use lattice_core::command::conformance::{self, JUDGE};
 use lattice_core::command::node::{Known, reboot};
-use lattice_core::command::remedy::{REMEDIATOR, Remedy, Standing, remedy};
+use lattice_core::command::remedy::{REMEDIATOR, Remedy, Standing, may_be_ours, remedy};
 use lattice_core::command::{Planned, Request};
 use lattice_core::heartbeat::brake;
 use lattice_core::ids::{CorrelationId, IdSource, JobId, LeaseEpoch, NodeId, SiteId};
@@ -104,7 +104,12 @@ impl Remediator {
             let mut governor = Governor::new(&site.automation, in_service, taken);
             let silenced = self.store.silenced_at(site.id, brake::silenced_since(now)).await?;
             for looks in Looks::at(site) {
-                for node in self.page(site.id, looks).await? {
+                for node in self.page(site.id, looks).await?.into_iter().filter(|node| may_be_ours(node, site)) {
+                    // Thousands may wait for one to come back: nothing else about them matters until then.
+                    if looks == Looks::Drifted && governor.room().is_err() {
+                        done.waiting += 1;
+                        continue;
+                    }
                     match self.one(&node, &Turn { site, governor, silenced, lease, now }).await? {
                         One::Begun(job) => {
                             governor.take();

@@ -8,10 +8,10 @@ use std::time::Duration;
 use lattice_controllers::{Conformance, Remediated, Remediator, begin_wipes};
 use lattice_core::actor::Actor;
 use lattice_core::allocation::AllocationStatus;
-use lattice_core::change::Change;
+use lattice_core::change::{Change, JobChange};
 use lattice_core::command::site as orders;
 use lattice_core::ids::{EventSeq, NodeId};
-use lattice_core::job::JobKind;
+use lattice_core::job::{Job, JobKind, JobStatus};
 use lattice_core::node::{Availability, DownCause, Labels, NodeClass, NodeState, Status};
 use lattice_core::site::{AutomationPolicy, LxdSite, Site, SiteProvider};
 use lattice_store::{EventFilter, NodeFilter, NodeSort, PageRequest};
@@ -221,6 +221,77 @@ async fn drains_for_drift_and_reboots_share_one_limit_and_what_waits_is_drained_
     for id in &nodes[..3] {
         assert!(!world.node(*id).await.is_schedulable(at(260)), "nothing new comes to any of them");
     }
+}
+
+/// A sensitive node whose fingerprint is not the one that is approved.
+async fn drift(world: &World, id: NodeId) {
+    world
+        .change(id, |node| {
+            node.fingerprint = Some("bad".into());
+            node.class = NodeClass::Sensitive;
+        })
+        .await;
+}
+
+async fn approve(world: &World, fingerprint: &str) {
+    let sku = world.store.sku("mi300x.192g.8gpu").await.unwrap().unwrap();
+    let commit = orders::approve(&world.request(START), &site(world).await, &sku, fingerprint).unwrap().unwrap();
+    world.store.commit_one(commit).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_approved_meanwhile_is_not_drained_though_it_was_not_judged_anew() {
+    let world = World::new().await;
+    let nodes = world.add_nodes(2).await;
+    drift(&world, nodes[0]).await;
+    approve(&world, "good").await;
+    let mut judge = Conformance::new(world.store.clone(), world.ids.clone());
+    judge.load(START).await.unwrap();
+    approve(&world, "bad").await;
+    assert!(world.node(nodes[0]).await.deviates_since.is_some(), "nobody looked yet");
+    assert_eq!(remediator(&world, "lattice-1").tick(at(5)).await.unwrap(), Remediated::default());
+}
+
+#[tokio::test]
+async fn a_withdrawal_that_nobody_judged_before_a_restart_is_judged_after_it() {
+    let world = World::new().await;
+    let nodes = world.add_nodes(1).await;
+    drift(&world, nodes[0]).await;
+    approve(&world, "good").await;
+    Conformance::new(world.store.clone(), world.ids.clone()).load(START).await.unwrap();
+    assert!(!world.node(nodes[0]).await.holds.is_empty());
+    change_site(&world, |site| site.approved.clear()).await;
+    Conformance::new(world.store.clone(), world.ids.clone()).load(at(1)).await.unwrap();
+    let node = world.node(nodes[0]).await;
+    assert!(node.holds.is_empty() && node.deviates_since.is_none(), "{:?}", node.holds);
+}
+
+#[tokio::test]
+async fn a_node_that_was_drained_for_drift_takes_no_room_from_its_own_reboot() {
+    let world = World::new().await;
+    let nodes = world.add_nodes(3).await;
+    reboots_a_quarter(&world).await;
+    drift(&world, nodes[0]).await;
+    approve(&world, "good").await;
+    Conformance::new(world.store.clone(), world.ids.clone()).load(START).await.unwrap();
+    let mut remediator = remediator(&world, "lattice-1");
+    let drained = remediator.tick(at(1)).await.unwrap().begun;
+    assert_eq!(world.store.taken_at(world.site.id).await.unwrap(), (3, 1), "one may be");
+    let job = world.store.job(drained[0]).await.unwrap().unwrap();
+    let (before, cause) = (Some(job.state.status), "completed".to_owned());
+    let mut after = Job { generation: job.generation.next(), ..job };
+    after.state.status = JobStatus::Completed;
+    let over = JobChange { after, before, cause, stage_events: Vec::new(), visible: true };
+    world.commit(vec![Change::Job(Box::new(over))], START).await;
+    world
+        .change(nodes[0], |node| {
+            node.state = NodeState::new(Status::Offline, Availability::Down);
+            (node.down_cause, node.availability_since) = (Some(DownCause::HeartbeatLost), at(10));
+            node.owning_job = None;
+        })
+        .await;
+    assert_eq!(world.store.taken_at(world.site.id).await.unwrap(), (3, 0));
+    assert_eq!(remediator.tick(at(200)).await.unwrap().begun.len(), 1, "it is rebooted");
 }
 
 #[tokio::test]

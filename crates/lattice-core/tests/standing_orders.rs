@@ -308,6 +308,12 @@ fn a_sensitive_node_that_deviates_is_held_at_once_and_drained_by_a_job_that_owns
         let busy = Standing { job: Some(&other), ..sparing(&site, 1) };
         assert!(matches!(remedy(&held, &busy, NOW), Remedy::Later(_)), "the job that owns it goes first");
     }
+    let claimed = reporting("bad", NodeClass::Sensitive, Availability::Ready);
+    let held = node_of(&judge(&judging(&ids), &claimed, &site).unwrap());
+    let released = Node { class: NodeClass::Standard, ..held };
+    let eased = node_of(&judge(&judging(&ids), &released, &site).unwrap());
+    assert!(eased.is_schedulable(NOW) && eased.deviates_since == Some(NOW), "what is sensitive no more gets work last");
+    assert_eq!(judge(&judging(&ids), &eased, &site), None);
     let drained = reporting("bad", NodeClass::Sensitive, Availability::Drained);
     let refused = commands::undrain(&known(&drained, &site, None), &request(&ids));
     assert!(matches!(refused, Err(Refused::Deviates { .. })), "{refused:?}");

@@ -24,7 +24,7 @@ pub fn deviates(node: &Node, site: &Site) -> Option<bool> {
 /// Judges a node anew; none when nothing changes.
 ///
 /// One that deviates is told once. A sensitive one is held at once, so that nothing new comes to it, and is drained as the
-/// governor has room ([`drain`]); another one gets work last.
+/// governor has room ([`drain`]); another one gets work last, and so does one that is sensitive no more.
 pub fn judge(request: &Request, node: &Node, site: &Site) -> Option<Commit> {
     match node.state.status {
         Status::Active | Status::Offline | Status::Quarantined | Status::Enrolling => {}
@@ -39,14 +39,17 @@ pub fn judge(request: &Request, node: &Node, site: &Site) -> Option<Commit> {
         (true, since) => {
             let is_sensitive = node.effective_class() == NodeClass::Sensitive;
             let needs_hold = is_sensitive && node.hold(HoldKind::ConformanceDrift).is_none();
-            (since.is_none() || needs_hold).then(|| drifted(request, node, site))
+            let needs_none = !is_sensitive && own_hold;
+            (since.is_none() || needs_hold || needs_none).then(|| drifted(request, node, site))
         }
     }
 }
 
 /// Whether a node is one that Lattice drains for its fingerprint, and it is not drained yet.
-pub fn is_to_be_drained(node: &Node) -> bool {
+pub fn is_to_be_drained(node: &Node, site: &Site) -> bool {
+    // What was approved since is no reason any more, whether the node was judged anew yet or not.
     node.deviates_since.is_some()
+        && deviates(node, site) == Some(true)
         && node.effective_class() == NodeClass::Sensitive
         && node.state.status == Status::Active
         && matches!(node.state.availability, Availability::Ready | Availability::Degraded)
@@ -55,7 +58,7 @@ pub fn is_to_be_drained(node: &Node) -> bool {
 /// Drains a sensitive node for its fingerprint, by a job that owns it: nothing that runs is disturbed. None: the node is
 /// none of those.
 pub fn drain(request: &Request, node: &Node, site: &Site) -> Option<Planned> {
-    if !is_to_be_drained(node) {
+    if !is_to_be_drained(node, site) {
         return None;
     }
     let input = JobInput::Drain { urgent: false, deadline_ms: None, allocations: node.ownership.allocations };
@@ -114,7 +117,9 @@ fn drifted(request: &Request, node: &Node, site: &Site) -> Commit {
     );
     let after = &mut change.after;
     after.deviates_since = node.deviates_since.or(Some(request.now));
-    if class == NodeClass::Sensitive && after.hold(HoldKind::ConformanceDrift).is_none() {
+    if class != NodeClass::Sensitive {
+        after.holds.retain(|hold| hold.kind != HoldKind::ConformanceDrift || hold.by.name != JUDGE);
+    } else if after.hold(HoldKind::ConformanceDrift).is_none() {
         after.holds.push(Hold {
             kind: HoldKind::ConformanceDrift,
             by: request.actor.clone(),

@@ -220,7 +220,7 @@ impl Explain for Refused {
                     "it stays quarantined until a wipe is confirmed, so that nobody gets what is left on it".to_owned(),
                 ]
             }
-            Self::NoBmc { .. } => vec!["its BMC is who erases its drives".to_owned()],
+            Self::NoBmc { .. } => vec!["only its BMC can be told that, and none is set".to_owned()],
             Self::NotIdle { .. } => vec![
                 "drives are erased while their node is drained, down or failed, and in or out of the fleet for good"
                     .to_owned(),

@@ -68,7 +68,7 @@ fn is_silent(node: &Node) -> bool {
 
 /// Whether anything but [`Remedy::NotOurs`] may be said of a node: else nothing of its [`Standing`] needs to be known.
 pub fn may_be_ours(node: &Node, site: &Site) -> bool {
-    (site.automation.auto_remediate && is_silent(node)) || conformance::is_to_be_drained(node)
+    (site.automation.auto_remediate && is_silent(node)) || conformance::is_to_be_drained(node, site)
 }
 
 /// Judges whether a node is rebooted or drained by itself at `now`.

@@ -253,6 +253,9 @@ pub struct JobOutputs {
     /// The drain of a wipe: this job began it, so it takes it back.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub drained: bool,
+    /// Whether the BMC was told what to start from: it is told once, however often the node is booted by this job.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub boot_told: bool,
     /// The drives that the BMC erases, and how far it is with each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub erasures: Vec<DriveErasure>,

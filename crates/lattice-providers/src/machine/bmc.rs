@@ -135,6 +135,13 @@ pub trait BmcControl: BmcObserver {
     /// [`NotOffered`](crate::error::ErrorKind::NotOffered), or the BMC's refusal.
     async fn order(&self, order: PowerOrder) -> Result<(), ProviderError>;
 
+    /// Whether it says that it could start from `device`. Changes nothing.
+    ///
+    /// # Errors
+    /// [`NotOffered`](crate::error::ErrorKind::NotOffered): it says what it can start from, and that is not among it; or it
+    /// cannot be read.
+    async fn offers_boot(&self, device: BootDevice) -> Result<(), ProviderError>;
+
     /// The next start, and only that one, is from `device`.
     ///
     /// # Errors

@@ -87,6 +87,7 @@ fn system(bmc: &SimBmc) -> Value {
         (false, true) => "On",
         (false, false) => "Off",
     };
+    let offered: &[&str] = if bmc.has(&BmcFault::BootsFromDisk) { &["None", "Hdd"] } else { &["None", "Pxe", "Hdd"] };
     let state = bmc.state();
     let (enabled, target) = match &state.boot_once {
         Some(device) => ("Once", device.as_str()),
@@ -97,7 +98,7 @@ fn system(bmc: &SimBmc) -> Value {
         "Manufacturer": "Simulated", "Model": "Eight GPUs", "PowerState": power, "Status": status(true),
         "Boot": {
             "BootSourceOverrideEnabled": enabled, "BootSourceOverrideTarget": target,
-            "BootSourceOverrideTarget@Redfish.AllowableValues": ["None", "Pxe", "Hdd"],
+            "BootSourceOverrideTarget@Redfish.AllowableValues": offered,
         },
         "MemorySummary": { "Status": { "HealthRollup": null } },
         "Memory": link("/redfish/v1/Systems/1/Memory"), "Processors": link("/redfish/v1/Systems/1/Processors"),

@@ -42,6 +42,8 @@ pub enum BmcFault {
         /// The status.
         status: u16,
     },
+    /// It starts from its disk, and from nothing else.
+    BootsFromDisk,
     /// It offers no secure erase of its drive.
     ErasesNothing,
     /// Somebody put another drive in.
@@ -89,6 +91,7 @@ pub(super) struct State {
     pub(super) pending: Option<(Timestamp, bool)>,
     pub(super) erasing: Option<Timestamp>,
     pub(super) boot_once: Option<String>,
+    pub(super) starts: Vec<Option<String>>,
     pub(super) version: u64,
     pub(super) orders: Vec<Order>,
     pub(super) refused_logins: u32,
@@ -106,6 +109,7 @@ impl SimBmc {
             pending: None,
             erasing: None,
             boot_once: None,
+            starts: Vec::new(),
             version: 1,
             orders: Vec::new(),
             refused_logins: 0,
@@ -158,7 +162,17 @@ impl SimBmc {
     /// The machine is switched by hand.
     pub fn switch(&self, on: bool) {
         self.state().pending = None;
-        self.power.send_replace(on);
+        self.set_power(on);
+    }
+
+    /// A start takes the override with it.
+    fn set_power(&self, on: bool) {
+        let was_on = self.power.send_replace(on);
+        if on && !was_on {
+            let mut state = self.state();
+            let from = state.boot_once.take();
+            state.starts.push(from);
+        }
     }
 
     /// Follows the machine's power.
@@ -166,9 +180,10 @@ impl SimBmc {
         self.power.subscribe()
     }
 
-    /// The device of the next start, which takes the override with it.
-    pub fn start_from(&self) -> Option<String> {
-        self.state().boot_once.take()
+    /// What each start was from, the first one before others; none: as always.
+    pub fn starts(&self) -> Vec<Option<String>> {
+        self.settle();
+        self.state().starts.clone()
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -193,7 +208,7 @@ impl SimBmc {
             }
         };
         if let Some(on) = due {
-            self.power.send_replace(on);
+            self.set_power(on);
         }
     }
 

@@ -137,6 +137,10 @@ impl BmcControl for Controller {
             .await
     }
 
+    async fn offers_boot(&self, _: BootDevice) -> Result<(), ProviderError> {
+        Ok(())
+    }
+
     async fn boot_once(&self, _: BootDevice) -> Result<(), ProviderError> {
         Ok(())
     }

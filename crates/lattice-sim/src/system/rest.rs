@@ -7,10 +7,10 @@ use std::time::Duration;
 use lattice_core::agent::task::Task;
 use lattice_core::allocation::{AllocationStatus, Candidate, place};
 use lattice_core::change::HistoryRow;
-use lattice_core::command::conformance;
+use lattice_core::command::conformance::JUDGE;
 use lattice_core::ids::{EventSeq, NodeId};
 use lattice_core::job::{Job, JobKind, JobStatus};
-use lattice_core::node::{Availability, DownCause, HoldKind, Node, NodeState, Status};
+use lattice_core::node::{Availability, DownCause, HoldKind, Node, NodeClass, NodeState, Status};
 use lattice_core::site::Governor;
 use lattice_core::time::{Clock, Timestamp};
 use lattice_store::{EventFilter, PAGE_MAX, PageRequest, Store, StoreError};
@@ -38,6 +38,7 @@ pub fn at_rest(ground: &Ground, cloud: &Cloud) -> Vec<String> {
         wrong.extend(unused(node, is_healthy, now));
         wrong.extend(host.and_then(|host| lost_agent(node, host)));
         wrong.extend(undrained(&model, node, now));
+        wrong.extend(held_for_nothing(node, now));
         if is_healthy && is_ready(node) {
             wrong.extend(idle_tasks(&model, node, now));
         }
@@ -51,7 +52,10 @@ pub fn at_rest(ground: &Ground, cloud: &Cloud) -> Vec<String> {
 fn undrained(model: &Model, node: &Node, now: Timestamp) -> Option<String> {
     let since = node.deviates_since.filter(|since| now.since(*since) > STUCK)?;
     let is_owned = model.jobs.values().any(|job| job.node == node.id && !job.state.status.is_terminal());
-    if !conformance::is_to_be_drained(node) || is_owned || now.since(node.availability_since) < STUCK {
+    let is_due = node.effective_class() == NodeClass::Sensitive
+        && node.state.status == Status::Active
+        && matches!(node.state.availability, Availability::Ready | Availability::Degraded);
+    if !is_due || is_owned || now.since(node.availability_since) < STUCK {
         return None;
     }
     // A drain whose job is over without it, or a wipe of another: whatever takes room is counted there.
@@ -61,6 +65,19 @@ fn undrained(model: &Model, node: &Node, now: Timestamp) -> Option<String> {
     let room = Governor::new(&model.automation, all, taken).room();
     room.is_ok()
         .then(|| format!("what drifted is drained: {} is {} and deviates since {since}", node.hostname, node.state))
+}
+
+/// What is sensitive no more, or conforms, is not held for its fingerprint.
+fn held_for_nothing(node: &Node, now: Timestamp) -> Option<String> {
+    let hold = node.hold(HoldKind::ConformanceDrift).filter(|hold| hold.by.name == JUDGE)?;
+    let is_judged = match node.state.status {
+        Status::Active | Status::Offline | Status::Quarantined | Status::Enrolling => true,
+        Status::BootstrapIssued | Status::Draining | Status::Retired | Status::Removing | Status::Deleted => false,
+    };
+    let has_reason = node.effective_class() == NodeClass::Sensitive && node.deviates_since.is_some();
+    let is_old = now.since(node.updated_at) > STUCK;
+    (is_judged && !has_reason && is_old)
+        .then(|| format!("a hold has a reason: {} is held for its fingerprint since {}", node.hostname, hold.since))
 }
 
 fn may_take_room(model: &Model, node: &Node) -> bool {

@@ -338,8 +338,9 @@ fn is_taken(model: &Model, node: &Node) -> bool {
         job.kind == JobKind::Reboot && job.requested_by.name == REMEDIATOR && !job.state.status.is_terminal()
     });
     let last_drain = of_node().filter(|job| job.kind == JobKind::Drain).max_by_key(|job| job.id);
-    let is_in_service = matches!(node.state.status, Status::Active | Status::Offline);
-    reboots || (node.drain_intent && is_in_service && last_drain.is_some_and(|job| job.requested_by.name == JUDGE))
+    let is_drained = matches!(node.state.availability, Availability::Draining | Availability::Drained);
+    let is_kept = node.state.status == Status::Active && node.drain_intent;
+    reboots || (is_drained && is_kept && last_drain.is_some_and(|job| job.requested_by.name == JUDGE))
 }
 
 fn governed(model: &Model, moved: &Moved<'_>) -> Vec<String> {

@@ -250,22 +250,31 @@ async fn a_reboot_goes_through_the_node_s_bmc_off_seen_off_on_seen_on() {
     assert_eq!(plane.node().await.state.availability, Availability::Booting);
 }
 
-/// Told before it is switched on, and however often the job dies: one start goes that way, and the next as always.
+/// What the machine started from since it was found on, and how often its BMC was told.
+fn starts(plane: &Plane) -> (Vec<Option<String>>, usize) {
+    let told = plane.bmc.orders().into_iter().filter(|order| order.what == "boot Pxe").count();
+    (plane.bmc.starts().split_off(1), told)
+}
+
+/// Told before it is switched on, and however often the job dies: one start goes that way, and no other one.
 #[tokio::test]
 async fn a_reboot_starts_once_from_what_it_was_asked_to_with_a_death_at_every_place() {
+    let pxe = || vec![Some("Pxe".to_owned())];
     let mut places = 0;
     for place in 0.. {
         let mut plane = Plane::new().await;
+        plane.bmc.set_resets(Resets::After(Duration::from_secs(15)));
         let job = rebooting(&mut plane, Some(BootDevice::Pxe)).await;
         plane.restart_to_die(CrashPlan::at(place));
         let lived = plane.drive_to_die(job.id, Some(StageName::WaitForBoot)).await;
         plane.restart();
         let ended = plane.drive(job.id, Some(StageName::WaitForBoot)).await;
         assert_eq!(ended.state.stage, StageName::WaitForBoot, "death at {place}: {:?}", ended.state);
-        assert!(plane.bmc.is_on(), "death at {place}");
-        assert_eq!(plane.bmc.start_from().as_deref(), Some("Pxe"), "death at {place}");
-        assert_eq!(plane.bmc.start_from(), None, "the start after that is as always");
+        let (from, told) = starts(&plane);
+        assert_eq!(from, pxe(), "death at {place}");
+        assert!(told <= 2 && plane.bmc.is_on(), "death at {place}: told {told} times");
         if lived.is_some() {
+            assert_eq!(told, 1, "a slow BMC is not told again");
             break;
         }
         places = place + 1;
@@ -278,8 +287,20 @@ async fn a_reboot_without_a_device_tells_the_bmc_nothing_of_it() {
     let mut plane = Plane::new().await;
     let job = rebooting(&mut plane, None).await;
     plane.drive(job.id, Some(StageName::WaitForBoot)).await;
-    assert!(plane.bmc.is_on());
-    assert_eq!(plane.bmc.start_from(), None);
+    assert_eq!(starts(&plane), (vec![None], 0));
+}
+
+#[tokio::test]
+async fn a_bmc_that_cannot_start_from_there_says_so_before_the_power_goes() {
+    let mut plane = Plane::new().await;
+    let job = rebooting(&mut plane, Some(BootDevice::Pxe)).await;
+    plane.bmc.add(BmcFault::BootsFromDisk);
+    let ended = plane.drive(job.id, Some(StageName::WaitForBoot)).await;
+    let failure = ended.state.failure.expect("it failed");
+    assert_eq!(failure.stage, StageName::PowerOff);
+    assert!(failure.message.contains("the BMC can start from None, Hdd only"), "{}", failure.message);
+    assert!(plane.bmc.is_on() && starts(&plane) == (Vec::new(), 0), "it was not touched");
+    assert_eq!(plane.node().await.state.availability, Availability::Down);
 }
 
 #[tokio::test]

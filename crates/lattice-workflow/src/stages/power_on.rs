@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lattice_core::bmc::BootDevice;
 use lattice_core::job::{JobInput, StageError};
 use lattice_core::node::PowerFact;
 
@@ -12,6 +13,13 @@ use crate::stages::erase_drives::bmc_of;
 
 /// How soon the power is looked at again.
 const RECHECK: Duration = Duration::from_secs(5);
+
+/// What the machine is to start from this once, where its BMC was not told yet. One that is booted again by the same job,
+/// because it came up ill or was resumed, starts as always.
+pub(super) fn untold(ctx: &Context<'_>) -> Option<BootDevice> {
+    let JobInput::Reboot { boot } = ctx.job.input else { return None };
+    boot.filter(|_| !ctx.job.outputs.boot_told)
+}
 
 /// See the module.
 pub struct PowerOn;
@@ -31,9 +39,16 @@ impl StageRunner for PowerOn {
     }
 
     async fn act(&self, ctx: &Context<'_>, key: &str) -> Result<Outcome, StageError> {
-        if let JobInput::Reboot { boot: Some(device) } = ctx.job.input {
-            // Told again after a death, it is the same: the machine is off, and it counts for its next start alone.
+        if let Some(device) = untold(ctx) {
+            // Kept before it is switched on: told again after a death, it is the same, for nothing started since.
             bmc_of(ctx).await?.boot_once(device).await.map_err(of_bmc(ctx.now))?;
+            let mut outputs = ctx.outputs();
+            outputs.boot_told = true;
+            return Ok(Outcome::StillGoing {
+                recheck_at: ctx.now,
+                waiting_for: format!("{} to be switched on", ctx.node.hostname),
+                delta: Delta::said(format!("its BMC has it start from {device}, this once")).outputs(outputs),
+            });
         }
         let delta = switch_on(ctx, key).await?;
         Ok(Outcome::StillGoing {

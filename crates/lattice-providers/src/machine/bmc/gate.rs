@@ -306,6 +306,9 @@ impl BmcControl for Gated {
     async fn order(&self, order: PowerOrder) -> Result<(), ProviderError> {
         self.pass("bmc order", self.bmc.order(order)).await
     }
+    async fn offers_boot(&self, device: BootDevice) -> Result<(), ProviderError> {
+        self.pass("bmc offers_boot", self.bmc.offers_boot(device)).await
+    }
     async fn boot_once(&self, device: BootDevice) -> Result<(), ProviderError> {
         self.pass("bmc boot_once", self.bmc.boot_once(device)).await
     }

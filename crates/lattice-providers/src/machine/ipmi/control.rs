@@ -71,6 +71,11 @@ impl BmcControl for IpmiClient {
         }
     }
 
+    /// IPMI knows all of them, and tells nobody which of them the machine has.
+    async fn offers_boot(&self, _: BootDevice) -> Result<(), ProviderError> {
+        Ok(())
+    }
+
     async fn boot_once(&self, device: BootDevice) -> Result<(), ProviderError> {
         let word = match device {
             BootDevice::Pxe => "pxe",

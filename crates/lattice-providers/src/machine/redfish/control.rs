@@ -125,22 +125,23 @@ impl BmcControl for RedfishClient {
         }
     }
 
+    async fn offers_boot(&self, device: BootDevice) -> Result<(), ProviderError> {
+        let call = "offers_boot";
+        let answer = self.send(call, Method::GET, self.system_path().await?, None, None).await?;
+        let system: System = read(call, &answer.body)?;
+        offered(&system, target_of(device))
+    }
+
     async fn boot_once(&self, device: BootDevice) -> Result<(), ProviderError> {
         let call = "boot_once";
-        let target = match device {
-            BootDevice::Pxe => "Pxe",
-            BootDevice::Disk => "Hdd",
-        };
+        let target = target_of(device);
         let body = json!({ "Boot": { "BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": target } });
         // A version that is lost to another writer is read once more; a second loss is told.
         for last in [false, true] {
             let path = self.system_path().await?;
             let answer = self.send(call, Method::GET, path, None, None).await?;
             let system: System = read(call, &answer.body)?;
-            if !system.boot.allowed.is_empty() && !system.boot.allowed.iter().any(|allowed| allowed == target) {
-                let what = format!("the BMC can start from {} only", system.boot.allowed.join(", "));
-                return Err(ProviderError::not_offered("redfish boot_once", what));
-            }
+            offered(&system, target)?;
             let etag = answer.etag().or(system.etag);
             match self.send(call, Method::PATCH, path, Some(&body), etag.as_deref()).await {
                 Ok(answer) => return self.finished(call, &answer).await,
@@ -215,4 +216,20 @@ fn reset_type(order: PowerOrder, action: &ResetAction) -> Option<&'static str> {
     };
     let knows = |word: &&&str| action.allowed.is_empty() || action.allowed.iter().any(|allowed| allowed == **word);
     words.iter().find(knows).copied()
+}
+const fn target_of(device: BootDevice) -> &'static str {
+    match device {
+        BootDevice::Pxe => "Pxe",
+        BootDevice::Disk => "Hdd",
+    }
+}
+
+/// A BMC that lists nothing may have it.
+fn offered(system: &System, target: &str) -> Result<(), ProviderError> {
+    let allowed = &system.boot.allowed;
+    if allowed.is_empty() || allowed.iter().any(|allowed| allowed == target) {
+        return Ok(());
+    }
+    let what = format!("the BMC can start from {} only", allowed.join(", "));
+    Err(ProviderError::not_offered("redfish boot_once", what))
 }

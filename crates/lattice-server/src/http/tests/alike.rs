@@ -47,6 +47,9 @@ fn says(incident: &Value, what: &str) -> bool {
 #[tokio::test]
 async fn nodes_that_drifted_are_one_incident_of_their_site_that_says_what_became_of_them() {
     let api = with_ready(&["c07u41", "c07u42", "c07u43"]).await;
+    let good = r#"{"sku": "lxd.small", "fingerprint": "good"}"#;
+    let approved = api.json(Method::POST, "/api/v1/admin/sites/local/conformance/approve", good).await;
+    assert_eq!(approved.status, 200, "{}", approved.body);
     assert!(incidents(&api).await.is_empty());
     let since = api.clock.now();
     change(&api, "c07u42", |node| node.deviates_since = Some(since)).await;
@@ -57,6 +60,7 @@ async fn nodes_that_drifted_are_one_incident_of_their_site_that_says_what_became
     for sensitive in ["c07u41", "c07u43"] {
         change(&api, sensitive, |node| {
             node.class = NodeClass::Sensitive;
+            node.fingerprint = Some("bad".to_owned());
             node.deviates_since = Some(since);
             node.holds.push(Hold {
                 kind: HoldKind::ConformanceDrift,
