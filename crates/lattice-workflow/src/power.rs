@@ -239,6 +239,17 @@ pub async fn own_bmc(ctx: &Context<'_>) -> Result<Option<Arc<dyn BmcControl>>, S
     ctx.tools.providers.bmc(ctx.site, &bmc, caller).await.map(Some).map_err(of_bmc(ctx.now))
 }
 
+/// The node's own BMC, for what nothing else can do.
+///
+/// # Errors
+/// It has none any more, or it cannot be called.
+pub async fn needed_bmc(ctx: &Context<'_>) -> Result<Arc<dyn BmcControl>, StageError> {
+    own_bmc(ctx).await?.ok_or_else(|| {
+        let why = format!("{} has no BMC any more", ctx.node.hostname);
+        error(FailureClass::InputConfigError, "no_bmc", why)
+    })
+}
+
 /// A failure of a BMC, of its own class: what a provider would call transient is the BMC's here. spec: S5 4.7
 pub fn of_bmc(now: Timestamp) -> impl Fn(ProviderError) -> StageError {
     move |failure| {

@@ -6,8 +6,8 @@ use sha2::{Digest, Sha256};
 /// SHA-256 over operating system, kernel and the models of GPUs, interfaces and disks, in hex.
 ///
 /// Addresses, names and order do not count: they differ between equal machines. Nor does the speed of a link, which is none
-/// while a switch restarts. The agent's version does not either: it is
-/// Lattice's own, is desired and reported by itself, and an upgrade of agents makes no node another one.
+/// while a switch restarts. The agent's version does not either: it is Lattice's own, is desired and reported by itself, and
+/// an upgrade of agents makes no node another one.
 pub fn fingerprint(facts: &HostFacts) -> String {
     let gpus = facts.gpus.iter().map(|gpu| format!("gpu {} {}", gpu.vendor, gpu.model));
     let nics = facts.nics.iter().map(|nic| format!("nic {}", nic.firmware));

@@ -21,6 +21,11 @@ pub fn deviates(node: &Node, site: &Site) -> Option<bool> {
     Some(!approved.any(|one| one.fingerprint == reported))
 }
 
+/// Whether a hold is the judgement's, and ends with its reason; one that an operator set is cleared by hand.
+pub fn is_ours(hold: &Hold) -> bool {
+    hold.kind == HoldKind::ConformanceDrift && hold.by.name == JUDGE
+}
+
 /// Judges a node anew; none when nothing changes.
 ///
 /// One that deviates is told once. A sensitive one is held at once, so that nothing new comes to it, and is drained as the
@@ -32,7 +37,7 @@ pub fn judge(request: &Request, node: &Node, site: &Site) -> Option<Commit> {
             return None;
         }
     }
-    let own_hold = node.hold(HoldKind::ConformanceDrift).is_some_and(|hold| hold.by.name == JUDGE);
+    let own_hold = node.hold(HoldKind::ConformanceDrift).is_some_and(is_ours);
     match (deviates(node, site).unwrap_or(false), node.deviates_since) {
         (false, None) if !own_hold => None,
         (false, _) => Some(conforms(request, node)),
@@ -86,7 +91,7 @@ fn unapproved(node: &Node, site: &Site) -> String {
 fn conforms(request: &Request, node: &Node) -> Commit {
     let mut after = node.successor(request.now);
     after.deviates_since = None;
-    after.holds.retain(|hold| hold.kind != HoldKind::ConformanceDrift || hold.by.name != JUDGE);
+    after.holds.retain(|hold| !is_ours(hold));
     let change = NodeChange {
         after,
         before: Some(node.state),
@@ -118,7 +123,7 @@ fn drifted(request: &Request, node: &Node, site: &Site) -> Commit {
     let after = &mut change.after;
     after.deviates_since = node.deviates_since.or(Some(request.now));
     if class != NodeClass::Sensitive {
-        after.holds.retain(|hold| hold.kind != HoldKind::ConformanceDrift || hold.by.name != JUDGE);
+        after.holds.retain(|hold| !is_ours(hold));
     } else if after.hold(HoldKind::ConformanceDrift).is_none() {
         after.holds.push(Hold {
             kind: HoldKind::ConformanceDrift,

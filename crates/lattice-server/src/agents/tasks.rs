@@ -135,17 +135,16 @@ impl Agents {
         node: Node,
         registration: &Registration,
     ) -> Result<Result<Node, OwnershipEpoch>, Problem> {
-        let node = &node;
-        if !allocation::is_lost_by_boot(node, &registration.request.boot_id) {
-            return Ok(Ok(node.clone()));
+        if !allocation::is_lost_by_boot(&node, &registration.request.boot_id) {
+            return Ok(Ok(node));
         }
-        let proof = allocation::epoch_after_boot(node);
+        let proof = allocation::epoch_after_boot(&node);
         if registration.request.ownership_epoch < proof {
             return Ok(Err(proof));
         }
         let placed = self.store.placed_on(node.id).await.map_err(unavailable)?;
         let request = self.request(node.id, registration.at);
-        let commit = allocation::lost_by_boot(&request, node, &placed);
+        let commit = allocation::lost_by_boot(&request, &node, &placed);
         match self.store.commit_one(commit).await.map_err(unavailable)? {
             Outcome::Applied { .. } | Outcome::Duplicate { .. } => {}
             Outcome::Conflict { .. } | Outcome::Missing { .. } | Outcome::Fenced => return Err(being_changed()),

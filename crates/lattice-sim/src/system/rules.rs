@@ -396,15 +396,14 @@ fn left_alone(model: &Model, node: &Node, at: Timestamp) -> Option<String> {
 /// How many nodes of a site are down for their silence since a brake would hold, and all whose silence is noticed. Those
 /// that fell in the same moment may not have been seen yet.
 fn lately_silent(model: &Model, node: &Node, at: Timestamp) -> (usize, usize) {
-    let members = || model.nodes.values().filter(|one| one.site == node.site && brake::is_member(one));
+    let is_other = |one: &&Node| one.id != node.id && one.site == node.site && brake::is_member(one);
+    let others = || model.nodes.values().filter(is_other);
     let fell = |one: &&Node| {
-        one.id == node.id
-            || (one.down_cause == Some(DownCause::HeartbeatLost)
-                && one.state.availability == Availability::Down
-                && one.availability_since >= brake::silenced_since(at)
-                && one.availability_since < at)
+        one.down_cause == Some(DownCause::HeartbeatLost)
+            && one.state.availability == Availability::Down
+            && one.availability_since >= brake::silenced_since(at)
+            && one.availability_since < at
     };
     // Its own row is booting by now.
-    let is_other = |one: &&Node| one.id != node.id;
-    (members().filter(is_other).filter(fell).count() + 1, members().filter(is_other).count() + 1)
+    (others().filter(fell).count() + 1, others().count() + 1)
 }

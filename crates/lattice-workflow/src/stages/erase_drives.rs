@@ -1,6 +1,5 @@
 //! Has the BMC erase drives by its own means, one after the other. That one is done is the BMC's word, and told as that.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,10 +9,10 @@ use lattice_core::failure::FailureClass;
 use lattice_core::job::StageError;
 use lattice_core::job::flow::UndoKind;
 use lattice_providers::error::{ErrorKind, ProviderError};
-use lattice_providers::machine::bmc::{BmcControl, Erasure};
+use lattice_providers::machine::bmc::Erasure;
 
 use super::switch_off::{Idle, idle};
-use crate::power::{of_bmc, own_bmc};
+use crate::power::{needed_bmc, of_bmc};
 use crate::stage::{Context, Delta, NodeAsk, Observation, Outcome, StageRunner, error};
 
 /// How soon an erasure is looked at again: a cryptographic one takes seconds, one that overwrites takes hours.
@@ -43,7 +42,7 @@ impl StageRunner for EraseDrives {
                 }
             });
         };
-        match bmc_of(ctx).await?.erasure(task).await {
+        match needed_bmc(ctx).await?.erasure(task).await {
             Ok(Erasure::Running { .. }) => Ok(Observation::Waiting {
                 recheck_at: ctx.now + RECHECK,
                 waiting_for: format!("the BMC of {} to erase {}", ctx.node.hostname, one.name),
@@ -77,7 +76,7 @@ impl StageRunner for EraseDrives {
             return Ok(Outcome::Done(Delta::default().skipped()));
         };
         let host = &ctx.node.hostname;
-        let bmc = bmc_of(ctx).await?;
+        let bmc = needed_bmc(ctx).await?;
         if !matches!(idle(ctx).await?, Idle::Seen { .. }) {
             let why = format!("{host} is not seen to be idle any more: {} is not erased", next.name);
             return Err(error(FailureClass::StateAmbiguity, "not_idle", why));
@@ -104,7 +103,7 @@ impl StageRunner for EraseDrives {
             return Ok(Outcome::Done(held_where_touched(ctx, Delta::said("its BMC is at no drive that is known"))));
         };
         let gave_up = ctx.job.state.decisions.os_gone;
-        let asked = match bmc_of(ctx).await {
+        let asked = match needed_bmc(ctx).await {
             Ok(bmc) => bmc.erasure(task).await.map_err(|failed| (is_over(&failed), of_bmc(ctx.now)(failed))),
             Err(away) => Err((false, away)),
         };
@@ -160,17 +159,6 @@ fn held_where_touched(ctx: &Context<'_>, delta: Delta) -> Delta {
         return delta;
     }
     delta.ask(NodeAsk::StaysInMaintenance("drives of it were erased, or may be".to_owned()))
-}
-
-/// The node's BMC.
-///
-/// # Errors
-/// It has none any more, or it cannot be called.
-pub(super) async fn bmc_of(ctx: &Context<'_>) -> Result<Arc<dyn BmcControl>, StageError> {
-    own_bmc(ctx).await?.ok_or_else(|| {
-        let why = format!("{} has no BMC any more", ctx.node.hostname);
-        error(FailureClass::InputConfigError, "no_bmc", why)
-    })
 }
 
 fn with_state(ctx: &Context<'_>, drive: &str, state: ErasureState) -> Delta {

@@ -7,9 +7,8 @@ use lattice_core::failure::FailureClass;
 use lattice_core::job::{JobInput, OperatorAction, StageError};
 use lattice_providers::machine::bmc::DriveSeen;
 
-use crate::power::of_bmc;
+use crate::power::{needed_bmc, of_bmc};
 use crate::stage::{Context, Delta, Observation, Outcome, StageRunner, error, recovered_by};
-use crate::stages::erase_drives::bmc_of;
 
 /// See the module.
 pub struct FindDrives;
@@ -25,7 +24,7 @@ impl StageRunner for FindDrives {
         if ctx.job.outputs.erasures.iter().any(is_running) {
             return Ok(Outcome::Done(Delta::said("its BMC is at one of them").skipped()));
         }
-        let seen = bmc_of(ctx).await?.drives().await.map_err(of_bmc(ctx.now))?;
+        let seen = needed_bmc(ctx).await?.drives().await.map_err(of_bmc(ctx.now))?;
         let chosen = chosen(ctx, seen)?;
         let names: Vec<&str> = chosen.iter().map(|drive| drive.name.as_str()).collect();
         let said = format!("to be erased: {}", names.join(", "));

@@ -8,9 +8,8 @@ use lattice_core::node::availability::AvailabilityEvent;
 use lattice_core::node::{Availability, PowerFact};
 use lattice_core::site::SiteProvider;
 
-use crate::power::{Off, of_bmc, order_in_progress, power, switch_off};
+use crate::power::{Off, needed_bmc, of_bmc, order_in_progress, power, switch_off};
 use crate::stage::{Context, Delta, NodeAsk, Observation, Outcome, StageRunner};
-use crate::stages::erase_drives::bmc_of;
 use crate::stages::power_on::untold;
 
 /// How soon the power is looked at again: an OS needs some seconds to stop.
@@ -54,7 +53,7 @@ impl StageRunner for PowerOff {
     async fn act(&self, ctx: &Context<'_>, key: &str) -> Result<Outcome, StageError> {
         if let Some(device) = untold(ctx) {
             // Before anything is touched.
-            bmc_of(ctx).await?.offers_boot(device).await.map_err(of_bmc(ctx.now))?;
+            needed_bmc(ctx).await?.offers_boot(device).await.map_err(of_bmc(ctx.now))?;
         }
         // What answers is asked to stop; what does not, and what did not stop in its time, loses its power.
         let answers = ctx.node.state.availability == Availability::Drained || came_up_ill(ctx);

@@ -7,9 +7,8 @@ use lattice_core::bmc::BootDevice;
 use lattice_core::job::{JobInput, StageError};
 use lattice_core::node::PowerFact;
 
-use crate::power::{of_bmc, order_in_progress, power, switch_on};
+use crate::power::{needed_bmc, of_bmc, order_in_progress, power, switch_on};
 use crate::stage::{Context, Delta, Observation, Outcome, StageRunner};
-use crate::stages::erase_drives::bmc_of;
 
 /// How soon the power is looked at again.
 const RECHECK: Duration = Duration::from_secs(5);
@@ -41,7 +40,7 @@ impl StageRunner for PowerOn {
     async fn act(&self, ctx: &Context<'_>, key: &str) -> Result<Outcome, StageError> {
         if let Some(device) = untold(ctx) {
             // Kept before it is switched on: told again after a death, it is the same, for nothing started since.
-            bmc_of(ctx).await?.boot_once(device).await.map_err(of_bmc(ctx.now))?;
+            needed_bmc(ctx).await?.boot_once(device).await.map_err(of_bmc(ctx.now))?;
             let mut outputs = ctx.outputs();
             outputs.boot_told = true;
             return Ok(Outcome::StillGoing {

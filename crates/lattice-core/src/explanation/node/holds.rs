@@ -1,7 +1,7 @@
 //! What each hold of a node waits for, and what leads out of it.
 
 use super::Story;
-use crate::command::conformance::JUDGE;
+use crate::command::conformance;
 use crate::explain::NextAction;
 use crate::job::JobKind;
 use crate::node::{Availability, DownCause, Hold, HoldKind};
@@ -32,7 +32,7 @@ impl Story<'_> {
 
     /// It is approved, or brought back to what is; a hold by hand is cleared by hand.
     fn drifted(&mut self, hold: &Hold, host: &str) {
-        if hold.by.name != JUDGE {
+        if !conformance::is_ours(hold) {
             return self.run(format!("lattice hold clear {host} {}", hold.kind), "lets it be scheduled again");
         }
         self.remedy("drained", hold.since);

@@ -126,9 +126,7 @@ impl BmcControl for RedfishClient {
     }
 
     async fn offers_boot(&self, device: BootDevice) -> Result<(), ProviderError> {
-        let call = "offers_boot";
-        let answer = self.send(call, Method::GET, self.system_path().await?, None, None).await?;
-        let system: System = read(call, &answer.body)?;
+        let system: System = self.get("offers_boot", self.system_path().await?).await?;
         offered(&system, target_of(device))
     }
 
